@@ -1,0 +1,139 @@
+"""The tool run as a command, by the real interpreter, against the local Modal."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gym import Gym, sample_gym
+from local_modal import Call, LocalModal
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / ".claude" / "skills" / "rollout-progress" / "scripts" / "run_progress.py"
+# Seconds after which a command that ought to have ended counts as hung.
+PATIENCE = 60
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a user got: the status first, then both streams apart."""
+
+    status: int
+    out: str
+    err: str
+    calls: list[Call] = field(default_factory=list)
+
+    def lines(self, label: str) -> list[str]:
+        """The values of the lines with this label."""
+        start = f"  {label:<9}  "
+        return [
+            line.removeprefix(start) for line in self.out.splitlines() if line.startswith(start)
+        ]
+
+    def line(self, label: str) -> str:
+        (value,) = self.lines(label)
+        return value
+
+
+def clean_environment(server: LocalModal, **changes: str) -> dict[str, str]:
+    """This machine's environment without what would change the output, and the server's."""
+    dropped = ("MODAL_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return {**kept, **server.env, **changes}
+
+
+Tool = Callable[..., Shown]
+
+
+def tool_for(server: LocalModal) -> Tool:
+    def run(*words: str, python: str = sys.executable, **changes: str) -> Shown:
+        done = subprocess.run(
+            [python, str(SCRIPT), *words],
+            env=clean_environment(server, **changes),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        shown = Shown(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert "Traceback" not in shown.err, shown.err
+        return shown
+
+    return run
+
+
+# ---- Commands run ahead ----------------------------------------------------------------------
+# Most tests look at one command against a server of its own. Their commands run ahead of them,
+# a few at a time, so that the suite keeps both cores busy.
+
+Arrange = Callable[[LocalModal, dict[str, Any]], object]
+
+
+def shows(*words: str, arrange: Arrange | None = None, **environment: str) -> pytest.MarkDecorator:
+    """Mark a test that takes `shown`: the command, and what is done to its server before.
+
+    A `{name}` in a word stands for the test's parameter of that name.
+    """
+    return pytest.mark.shows(*words, arrange=arrange, environment=environment)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "shows: the command whose output the test looks at")
+
+
+def run_ahead(marker: pytest.Mark, parameters: dict[str, Any]) -> Shown:
+    with LocalModal() as local:
+        sample_gym(time.time()).install(local)
+        if arrange := marker.kwargs["arrange"]:
+            arrange(local, parameters)
+        words = [
+            word.format(**parameters) if word.startswith("{") else word for word in marker.args
+        ]
+        shown = tool_for(local)(*words, **marker.kwargs["environment"])
+        return replace(shown, calls=local.calls)
+
+
+@pytest.fixture(scope="session")
+def ahead(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Shown]]]:
+    with ThreadPoolExecutor(3) as pool:
+        started: dict[str, Future[Shown]] = {}
+        for item in request.session.items:
+            if marker := item.get_closest_marker("shows"):
+                parameters = item.callspec.params if hasattr(item, "callspec") else {}
+                started[item.nodeid] = pool.submit(run_ahead, marker, parameters)
+        yield started
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture
+def shown(request: pytest.FixtureRequest, ahead: dict[str, Future[Shown]]) -> Shown:
+    """What the test's own command showed."""
+    return ahead[request.node.nodeid].result()
+
+
+# ---- Commands that a test steers -------------------------------------------------------------
+
+
+@pytest.fixture
+def gym() -> Gym:
+    return sample_gym(time.time())
+
+
+@pytest.fixture
+def server(gym: Gym) -> Iterator[LocalModal]:
+    """A local Modal of the test's own, holding the sample gym."""
+    with LocalModal() as local:
+        gym.install(local)
+        yield local
+
+
+@pytest.fixture
+def tool(server: LocalModal) -> Tool:
+    return tool_for(server)

@@ -1,0 +1,535 @@
+"""The command as a user runs it, against the local Modal and its sample gym."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from conftest import PATIENCE, ROOT, SCRIPT, Shown, Tool, clean_environment, shows
+from gym import Gym
+from local_modal import LocalApp, LocalModal
+
+FROG = "elastic-frog-a1b2c3d4e5f6"
+FROG_APP = "ap-0123456789abcdefABCDEF"
+RECORD = f"training-runs/{FROG}.json"
+
+
+def app_of(gym: Gym, name: str) -> LocalApp:
+    return next(app for app in gym.apps if app.description.startswith(name))
+
+
+# ---- Finding the run -------------------------------------------------------------------------
+
+SCRAPS = (
+    FROG,
+    "ELASTIC-FROG",
+    "frog-a1b",
+    "a1b2c3d4e5f6",
+    FROG_APP,
+    f"https://modal.com/id/{FROG_APP}",
+    "x7k2m9qp",
+    "https://wandb.ai/lab/gsm8k/runs/x7k2m9qp",
+)
+
+
+@pytest.mark.parametrize("scrap", SCRAPS)
+@shows("{scrap}", "--no-logs")
+def test_any_scrap_of_an_id_finds_the_run(shown: Shown, scrap: str) -> None:
+    assert shown.status == 0
+    assert shown.line("run") == FROG
+    assert shown.err == ""
+
+
+@shows("amber-h", COLUMNS="20")
+def test_a_prefix_of_two_runs_lists_both_newest_first(shown: Shown, gym: Gym) -> None:
+    assert shown.status == 4
+    assert shown.err == "error: 2 runs match 'amber-h': give more of the id, or the app id\n"
+    heading, titles, first, second = shown.out.splitlines()
+    assert heading == "Candidates"
+    assert titles.split() == ["run", "status", "phase", "step", "age", "app"]
+    heron, hawk = app_of(gym, "amber-heron"), app_of(gym, "amber-hawk")
+    assert re.split(r"  +", first.strip())[0] == heron.description
+    assert first.endswith(heron.app_id)
+    assert re.split(r"  +", second.strip())[1:4] == ["stopped", "generate_rollouts", "6/50"]
+    assert second.endswith(hawk.app_id)
+
+
+@shows("hq3v8k2n")
+def test_a_wandb_id_of_two_runs_lists_both(shown: Shown) -> None:
+    assert shown.status == 4
+    assert "amber-heron" in shown.out
+    assert "amber-hawk" in shown.out
+
+
+def many(server: LocalModal, _: object) -> None:
+    server.files.update({f"training-runs/many-{n:02}.json": b"{}" for n in range(25)})
+
+
+@shows("many-", arrange=many)
+def test_more_candidates_than_fit_are_counted(shown: Shown) -> None:
+    assert shown.status == 4
+    assert shown.out.count("  many-") == 20
+    assert shown.out.endswith("  and 5 more\n")
+
+
+@shows("elastc-frog")
+def test_a_misspelt_id_is_answered_with_the_nearest(shown: Shown) -> None:
+    assert (shown.status, shown.out) == (3, "")
+    assert shown.err == f"error: no run matches 'elastc-frog': did you mean {FROG}?\n"
+
+
+@pytest.mark.parametrize("query", ["../elastic-frog", "*", "\x1b[31mred", "x" * 5000])
+@shows("{query}")
+def test_a_query_is_only_ever_compared(shown: Shown, query: str) -> None:
+    assert (shown.status, shown.out) == (3, "")
+    assert "\x1b" not in shown.err
+    assert len(shown.err) < 250
+    assert not any(query in call.subject for call in shown.calls)
+
+
+@shows(FROG, "--no-logs")
+def test_a_full_run_id_needs_no_summary_of_runs(shown: Shown) -> None:
+    subjects = {call.subject for call in shown.calls}
+    assert not {"training-runs-summary/summary.json", "training-runs"} & subjects
+
+
+# ---- The blocks ------------------------------------------------------------------------------
+
+
+def masked(out: str) -> str:
+    """The output with its moments masked, so that one screen can be compared."""
+    out = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "MOMENT", out)
+    return re.sub(r"\((?:\d+d )?(?:\d+h )?(?:\d+[ms])? ago\)", "(AGE)", out)
+
+
+SCREEN = (
+    "Progress\n"
+    "  run        elastic-frog-a1b2c3d4e5f6\n"
+    "  framework  slime\n"
+    "  status     running\n"
+    "  phase      generate_rollouts\n"
+    "  step       12/50\n"
+    "  app        ap-0123456789abcdefABCDEF · live (detached)\n"
+    "  url        https://modal.com/id/ap-0123456789abcdefABCDEF\n"
+    "  created    MOMENT (AGE)\n"
+    "  started    MOMENT (AGE)\n"
+    "  updated    MOMENT (AGE)\n"
+    "  timings    step 11: generate_rollouts 3m 53s · compute_log_probs 7s"
+    " · optimizer_step 10s · weight_sync 4s · total 4m 14s\n"
+    "  ⚠ POSSIBLY STUCK: the app is live but the run has recorded nothing for 22m\n"
+    "\n"
+    "Rollouts\n"
+    "  recorded   11\n"
+    "  latest     rollout_id 10 (step 11, the latest completed step)\n"
+    "  rollout_id  samples  mean reward      time\n"
+    "           6      256       0.3156    3m 47s\n"
+    "           7      256       0.3427    3m 52s\n"
+    "           8      256       0.3578    3m 50s\n"
+    "           9      256       0.3849    3m 48s\n"
+    "          10      256       0.4120    3m 53s\n"
+)
+
+
+@shows(FROG, "--no-logs", COLUMNS="20")
+def test_a_narrow_pipe_reads_as_designed_with_nothing_cut_or_wrapped(shown: Shown) -> None:
+    assert masked(shown.out) == SCREEN
+
+
+# For each run of the gym: a label and what its line holds.
+RUNS: dict[str, dict[str, str]] = {
+    "elastic-frog": {"status": "running", "phase": "generate_rollouts", "step": "12/50"},
+    "silent-mole": {"phase": "optimizer_step", "step": "17/50"},
+    "patient-tortoise": {"phase": "evaluate_rollouts", "app": "live (detached)"},
+    "brisk-otter": {"step": "30/100", "timings": "step 29: generate_rollouts 3m 39s"},
+    "misty-falcon": {"phase": "prepare_dataset", "step": "unknown", "recorded": "0"},
+    "silver-lynx": {"phase": "checkpoint_save", "app": "live"},
+    "amber-heron": {"phase": "weight_sync", "step": "8/50"},
+    "stubborn-mule": {"attempt": "3 (resumed from iter_0000019)", "recorded": "25"},
+    "gentle-panda": {"framework": "miles", "phase": "training", "step": "7"},
+    "early-wren": {"app": "none yet: the run is still queuing or in early setup"},
+    "thirsty-camel": {"phase": "download_model (waiting for a GPU)"},
+    "hollow-crane": {"status": "running", "app": "not live (stopped 14m ago by maya)"},
+    "golden-finch": {"status": "completed", "step": "40/40", "app": "not live (stopped"},
+    "swift-marten": {"status": "running", "app": "not live (stopped 3m ago)"},
+    "crimson-badger": {"status": "failed", "error": "ray.exceptions.ActorDiedError"},
+    "dusty-gecko": {"status": "cancelled", "reason": "stale_modal_app_terminated"},
+    "amber-hawk": {"status": "stopped", "step": "6/50"},
+    "lost-sparrow": {"app": "unknown (malformed app id)"},
+    "6f1d2c3b-0a9e-4b57-8c1d": {"phase": "unknown", "step": "12/12", "recorded": "12"},
+}
+HINTS = {
+    "elastic-frog": "⚠ POSSIBLY STUCK: the app is live but the run has recorded nothing for 22m",
+    "silent-mole": "⚠ POSSIBLY STUCK",
+    "patient-tortoise": "⚠ POSSIBLY STUCK",
+    "hollow-crane": "✗ APP DIED: status says running, but the app stopped 14m ago; the last log",
+    "swift-marten": "✓ finished: a train result is recorded; the status has not caught up",
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+@shows("{name}", "--no-logs")
+def test_each_run_of_the_gym_reads_as_it_stands(shown: Shown, name: str) -> None:
+    assert shown.status == 0
+    for label, held in RUNS[name].items():
+        assert held in shown.line(label), label
+    hints = [line.strip() for line in shown.out.splitlines() if re.match(r"  [⚠✗✓] ", line)]
+    assert len(hints) == (name in HINTS)
+    assert all(hint.startswith(HINTS[name]) for hint in hints)
+
+
+def test_every_run_of_the_gym_has_its_reading(gym: Gym) -> None:
+    assert set(RUNS) == {run.run_id.rpartition("-")[0] for run in gym.runs}
+
+
+@shows("crimson-badger", "--no-logs")
+def test_a_failed_run_shows_its_error_and_the_errors_of_its_rollouts(shown: Shown) -> None:
+    assert "\n             │ Traceback (most recent call last):\n" in shown.out
+    assert "\n             │ torch.distributed.DistBackendError: NCCL" in shown.out
+    assert "\x1b" not in shown.out
+    (row,) = [line for line in shown.out.splitlines() if "all_infra" in line]
+    expected = r" +7 +256 +– +4m 6s  all_infra_failure: remote_error 256 of 256 samples"
+    assert re.fullmatch(expected, row)
+
+
+@shows(FROG, "--no-logs", FORCE_COLOR="1", COLUMNS="20")
+def test_a_pipe_is_coloured_only_if_forced(shown: Shown) -> None:
+    assert shown.err == ""
+    assert "\x1b[" in shown.out
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
+    assert masked(re.sub(r" +\n", "\n", plain)) == SCREEN
+
+
+# ---- Logs ------------------------------------------------------------------------------------
+
+
+def modal_app_logs(server: LocalModal, *words: str) -> bytes:
+    return subprocess.run(
+        [sys.executable, "-m", "modal", "app", "logs", *words],
+        env=clean_environment(server, TZ="UTC"),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    ).stdout
+
+
+def test_the_logs_are_those_of_modal_app_logs_byte_for_byte(server: LocalModal, tool: Tool) -> None:
+    expected = modal_app_logs(server, FROG_APP, "--tail", "200", "--timestamps").decode()
+    shown = tool(FROG, FORCE_COLOR="1", TZ="America/New_York")
+    assert shown.status == 0
+    _, _, logs = shown.out.partition(f"{FROG_APP} --tail 200 --timestamps")
+    assert logs.partition("\n")[2] == expected
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00 ", expected)
+
+
+@shows("elastic-frog", "--tail", "3", "-e", "main")
+def test_tail_sets_how_many_entries_are_shown(shown: Shown) -> None:
+    _, _, logs = shown.out.partition(f"\n\nLogs: modal app logs {FROG_APP} --tail 3 --timestamps")
+    assert logs.startswith(" -e main\n")
+    assert logs.count("401 Unauthorized") == 3
+    (fetch,) = [call for call in shown.calls if call.method == "AppFetchLogs"]
+    assert fetch.request.limit == 3
+
+
+@shows(FROG, "--no-logs")
+def test_no_logs_asks_for_none(shown: Shown) -> None:
+    assert "Logs" not in shown.out
+    assert not any("Logs" in call.method for call in shown.calls)
+
+
+@shows("early-wren")
+def test_a_run_without_an_app_has_no_logs_yet(shown: Shown) -> None:
+    assert shown.status == 0
+    assert shown.out.endswith("\n\nLogs: none, no app yet\n")
+
+
+def malformed_app_id(server: LocalModal, _: object) -> None:
+    record = json.loads(server.files[RECORD])
+    server.files[RECORD] = json.dumps({**record, "modal_app_id": "--help"}).encode()
+
+
+@shows(FROG, arrange=malformed_app_id)
+def test_a_malformed_app_id_never_reaches_modal(shown: Shown) -> None:
+    assert shown.status == 0
+    assert shown.line("app") == "unknown (malformed app id)"
+    assert shown.out.endswith("Logs: none, the app id is malformed\n")
+    assert not any(call.method.startswith("App") for call in shown.calls)
+
+
+def no_log_store(server: LocalModal, _: object) -> None:
+    server.fault("AppFetchLogs", status="INTERNAL", message="the log store is away")
+
+
+@shows(FROG, arrange=no_log_store)
+def test_if_the_log_command_fails_the_blocks_stand(shown: Shown) -> None:
+    assert shown.status == 1
+    assert shown.line("run") == FROG
+    assert shown.err == (
+        "error: could not read the logs: modal app logs failed: the log store is away\n"
+    )
+
+
+class Following:
+    """The tool with --follow, its output read line by line."""
+
+    def __init__(self, server: LocalModal, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), *words],
+            env=clean_environment(server, PYTHONUNBUFFERED="1"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def line_with(self, text: str) -> str:
+        """The next line that holds this text; fails where the output ends before."""
+        for line in self.out:
+            if text in line.decode():
+                return line.decode()
+        pytest.fail(f"never shown: {text}; stderr: {self.err.read().decode()}")
+
+    @property
+    def out(self) -> IO[bytes]:
+        assert self.process.stdout
+        return self.process.stdout
+
+    @property
+    def err(self) -> IO[bytes]:
+        assert self.process.stderr
+        return self.process.stderr
+
+    def end(self) -> tuple[int, str]:
+        """The exit status and what stderr held."""
+        _, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, err.decode()
+
+
+Follow = Callable[..., Following]
+
+
+@pytest.fixture
+def start(server: LocalModal) -> Iterator[Follow]:
+    started: list[Following] = []
+
+    def run(*words: str) -> Following:
+        started.append(Following(server, *words))
+        return started[-1]
+
+    yield run
+    for following in started:
+        following.process.kill()
+        following.process.communicate()
+
+
+def test_follow_streams_until_the_app_ends(server: LocalModal, start: Follow) -> None:
+    following = start(FROG, "--follow")
+    following.line_with(f"Logs: modal app logs {FROG_APP} -f --timestamps")
+    server.wait_for("AppGetLogs")
+    server.emit(FROG_APP, "(RolloutManager pid=1188) rollout 11: fresh\n")
+    following.line_with("rollout 11: fresh")
+    server.finish(FROG_APP)
+    assert following.end() == (0, "")
+
+
+@shows("hollow-crane", "-f")
+def test_follow_of_an_app_that_is_over_says_so_and_tails(shown: Shown) -> None:
+    assert shown.status == 0
+    assert "\n  the app is not live: the end of its logs instead\nLogs: modal app logs" in shown.out
+    assert "--tail 200 --timestamps\n" in shown.out
+    assert "CUDA out of memory" in shown.out
+
+
+# ---- Ways out --------------------------------------------------------------------------------
+
+
+def processes_naming(word: str) -> list[str]:
+    """The command lines of running processes that name this word."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it ended meanwhile
+            continue
+        if word in line:
+            found.append(line)
+    return found
+
+
+def assert_none_left(word: str) -> None:
+    """No process names this word, or it is gone within the time a kernel needs."""
+    waiting = threading.Event()
+    for _ in range(100):
+        if not processes_naming(word):
+            return
+        waiting.wait(0.05)
+    pytest.fail(f"left behind: {processes_naming(word)}")
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc here")
+
+
+@needs_proc
+def test_ctrl_c_while_following_ends_the_child_too(server: LocalModal, start: Follow) -> None:
+    following = start(FROG, "--follow")
+    following.line_with("Logs: modal app logs")
+    server.wait_for("AppGetLogs")
+    following.process.send_signal(signal.SIGINT)
+    assert following.end() == (130, "")
+    assert_none_left(f"logs {FROG_APP}")
+
+
+@needs_proc
+@pytest.mark.parametrize("deadly", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_no_way_out_leaves_a_child_behind(
+    server: LocalModal, start: Follow, deadly: signal.Signals
+) -> None:
+    following = start(FROG, "--follow")
+    server.wait_for("AppGetLogs")
+    following.process.send_signal(deadly)
+    assert following.end()[0] == -deadly
+    assert_none_left(f"logs {FROG_APP}")
+
+
+@pytest.mark.parametrize(
+    "method", ["VolumeGetOrCreate", "VolumeGetFile2", "block", "AppGetOrCreate", "AppFetchLogs"]
+)
+def test_ctrl_c_during_any_call_leaves_no_traceback(
+    server: LocalModal, start: Follow, method: str
+) -> None:
+    server.fault(method, hang=True)
+    following = start(FROG)
+    server.wait_for(method)
+    following.process.send_signal(signal.SIGINT)
+    assert following.end() == (130, "")
+
+
+def test_a_reader_that_has_enough_is_no_error(server: LocalModal) -> None:
+    line = f"{sys.executable} {SCRIPT} {FROG} --tail 20 | head -3"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        env=clean_environment(server),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.stdout.decode().splitlines()[0] == "Progress"
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# ---- The command line ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_modal(tmp_path: Path) -> dict[str, str]:
+    """An environment in which importing modal is an error."""
+    (tmp_path / "modal.py").write_text("raise RuntimeError('modal was imported')\n")
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "RUN"),
+        (("",), "RUN is empty"),
+        (("a", "b"), "unrecognized arguments: b"),
+        (("a", "--tail", "0"), "from 1 to 20,000"),
+        (("a", "--tail", "20001"), "from 1 to 20,000"),
+        (("a", "--tail", "many"), "from 1 to 20,000"),
+        (("a", "--tail", "5", "--no-logs"), "not allowed with"),
+        (("a", "--tail", "5", "-f"), "not allowed with"),
+        (("a", "--follow", "--no-logs"), "not allowed with"),
+        (("a", "--timeout", "0"), "S must be seconds"),
+        (("a", "--wat"), "unrecognized arguments: --wat"),
+    ],
+)
+def test_a_wrong_command_line_is_told_before_modal_is_imported(
+    tool: Tool, no_modal: dict[str, str], words: tuple[str, ...], told: str
+) -> None:
+    shown = tool(*words, **no_modal)
+    assert (shown.status, shown.out) == (2, "")
+    assert re.fullmatch(r"error: .*; see run_progress.py --help\n", shown.err)
+    assert told in shown.err
+
+
+def test_help_is_the_files_own_description(tool: Tool, no_modal: dict[str, str]) -> None:
+    shown = tool("--help", **no_modal)
+    assert (shown.status, shown.err) == (0, "")
+    assert shown.out.rstrip() in SCRIPT.read_text()
+    for flag in ("--tail N", "--no-logs", "-f, --follow", "-e, --env ENV", "--timeout S"):
+        assert flag in shown.out
+
+
+def test_a_modal_that_is_too_old_gets_one_line(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "modal.py").write_text("__version__ = '1.3.9'\n")
+    shown = tool(FROG, PYTHONPATH=str(tmp_path))
+    assert (shown.status, shown.out) == (1, "")
+    assert shown.err == (
+        f"error: found modal 1.3.9; it needs 1.4.0 or newer: `uv run {SCRIPT} …` brings its own\n"
+    )
+
+
+def test_a_modal_that_is_missing_gets_one_line(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "modal.py").write_text("raise ImportError('No module named modal')\n")
+    shown = tool(FROG, PYTHONPATH=str(tmp_path))
+    assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
+    assert "`uv run" in shown.err
+
+
+# ---- It only reads ---------------------------------------------------------------------------
+
+LOOK_UPS = {
+    "VolumeGetOrCreate",
+    "VolumeGetFile2",
+    "VolumeListFiles2",
+    "block",
+    "AppGetOrCreate",
+    "AppGetLifecycle",
+    "AppFetchLogs",
+    "AppGetLogs",
+    "AppList",
+    "AuthTokenGet",
+}
+
+
+@pytest.mark.parametrize("query", ["elastic-frog", "amber-h", "hollow-crane", FROG])
+@shows("{query}", "--follow", arrange=lambda server, _: server.finish(FROG_APP))
+def test_no_call_but_look_ups_is_ever_made(shown: Shown, query: str) -> None:
+    assert {call.method for call in shown.calls} <= LOOK_UPS
+    for call in shown.calls:
+        assert not getattr(call.request, "object_creation_type", 0)
+        assert not call.subject.startswith("framework-status-tokens")
+
+
+# ---- The demo --------------------------------------------------------------------------------
+
+
+def demo(*words: str) -> Shown:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "demo.py"), *words],
+        env={name: value for name, value in os.environ.items() if name != "FORCE_COLOR"},
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return Shown(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_the_demo_shows_a_run_with_its_logs() -> None:
+    shown = demo("elastic-frog", "--tail", "2")
+    assert shown.status == 0
+    assert shown.line("run") == FROG
+    assert "401 Unauthorized" in shown.out
+
+
+def test_the_demo_without_a_run_lists_those_worth_trying(gym: Gym) -> None:
+    shown = demo()
+    assert shown.status == 0
+    for run in gym.runs:
+        assert run.about in shown.out

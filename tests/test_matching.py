@@ -1,0 +1,82 @@
+"""Matching: what a scrap of an id means."""
+
+import pytest
+
+import run_progress as tool
+
+FROG = "elastic-frog-a1b2c3d4e5f6"
+HERON = "amber-heron-0a1b2c3d4e5f"
+HAWK = "amber-hawk-f0e1d2c3b4a5"
+
+
+def row(run_id: str, app_id: str, *wandb_ids: str) -> tool.Row:
+    return tool.Row(run_id, app_id, wandb_ids, None, {})
+
+
+ROWS = (
+    row(FROG, "ap-0123456789abcdefABCDEF", "x7k2m9qp"),
+    row(HERON, "ap-1111111111111111111111", "amber-he", "shared"),
+    row(HAWK, "ap-2222222222222222222222", "amber-ha", "shared"),
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "run_ids"),
+    [
+        (FROG, {FROG}),
+        ("ELASTIC-FROG", {FROG}),
+        ("frog-a1b", {FROG}),
+        ("a1b2c3d4e5f6", {FROG}),
+        ("ap-0123456789abcdefABCDEF", {FROG}),
+        ("x7k2m9qp", {FROG}),
+        ("amber-", {HERON, HAWK}),
+        ("shared", {HERON, HAWK}),
+        ("amber-ha", {HAWK}),
+        ("https://modal.com/id/ap-0123456789abcdefABCDEF", {FROG}),
+        ("https://modal.com/apps/lab/main/ap-0123456789abcdefABCDEF?tab=logs#x", {FROG}),
+        ("modal.com/id/ap-0123456789abcdefABCDEF/", {FROG}),
+        ("https://wandb.ai/lab/gsm8k/runs/x7k2m9qp", {FROG}),
+        ("https://wandb.ai/lab/gsm8k/runs/x7k2m9qp/overview", {FROG}),
+        ("  elastic-frog ", {FROG}),
+        ("../elastic-frog", set()),
+        ("*", set()),
+        ("\x1b[31m", set()),
+        ("elastc-frog", set()),
+        ("e" * 5000, set()),
+    ],
+)
+def test_the_first_tier_in_which_anything_matches_decides(typed: str, run_ids: set[str]) -> None:
+    assert set(tool.match_runs(tool.read_query(typed), ROWS, ())) == run_ids
+
+
+def test_a_run_without_a_row_is_matched_by_its_id() -> None:
+    assert tool.match_runs("amber-h", ROWS[:2], [HAWK]) == (HAWK, HERON)
+
+
+@pytest.mark.parametrize("typed", ["https://", "https://?", "https:///", "   "])
+def test_a_url_without_anything_in_it_is_no_query(typed: str) -> None:
+    assert tool.read_query(typed) in ("", "https:")
+
+
+@pytest.mark.parametrize(
+    ("query", "whole"),
+    [
+        (FROG, True),
+        ("6f1d2c3b-0a9e-4b57-8c1d-2e3f4a5b6c7d", True),
+        ("frog-a1b2c3d4e5f6", False),
+        ("../elastic-frog-a1b2c3d4e5f6", False),
+        ("elastic-frog-a1b2c3d4e5f6.json", False),
+    ],
+)
+def test_only_what_can_be_a_whole_run_id_is_asked_for_directly(query: str, whole: bool) -> None:
+    assert tool.full_run_id(query) == (query if whole else None)
+
+
+@pytest.mark.parametrize("query", ["elastc-frog", "elastic-forg", "elastic-frog-a1b2c3d4e5f7"])
+def test_a_slip_of_the_fingers_is_met_with_the_nearest_id(query: str) -> None:
+    assert tool.nearest_runs(query, [HAWK, FROG, HERON]) == (FROG,)
+
+
+def test_nothing_is_suggested_for_what_is_like_no_id() -> None:
+    assert tool.nearest_runs("zzzz", [FROG, HAWK]) == ()
+    assert tool.nearest_runs("elastic-frog" * 500, [FROG]) == ()

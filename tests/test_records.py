@@ -1,0 +1,277 @@
+"""Records: every shape that the volume holds, read right."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import run_progress as tool
+
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "cases" / "records.jsonl").read_text().splitlines()
+]
+RUN_ID = "elastic-frog-a1b2c3d4e5f6"
+
+
+def parse(**fields: Any) -> tool.Run:
+    return tool.parse_run(fields, RUN_ID)
+
+
+def read(case: dict[str, Any]) -> dict[str, Any]:
+    """What the tool reads from a case's record, in the words of the cases."""
+    (row,) = tool.parse_rows([case["record"]])
+    run = tool.parse_run(case["record"], row.run_id)
+    return {
+        "run_id": row.run_id,
+        "app_id": run.app_id,
+        "url": run.url,
+        "framework": run.framework,
+        "status": run.status,
+        "phase": run.phase,
+        "waiting_for_gpu": run.waiting_for_gpu,
+        "current": run.step.current if run.step else None,
+        "total": run.step.total if run.step else None,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "updated_at": run.started_at if run.last_sign is None else run.last_sign,
+        "ended_at": run.ended_at,
+        "idle": None if run.last_sign is None else case["now"] - run.last_sign,
+        "reason": run.reason,
+        "error": "\n".join(run.error),
+        "attempt": run.attempt,
+        "resumed_from": run.resumed_from,
+        "wandb_ids": list(run.wandb_ids),
+        "timings_step": run.timings.step if run.timings else None,
+        "timings": dict(run.timings.phases) if run.timings else None,
+        "timings_total": run.timings.total if run.timings else None,
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
+def test_a_record_is_read_as_its_case_says(case: dict[str, Any]) -> None:
+    found = read(case)
+    for name, expected in case["expect"].items():
+        if name.endswith("_contains"):
+            assert expected in found[name.removesuffix("_contains")]
+        elif name.endswith("_lacks"):
+            assert expected not in found[name.removesuffix("_lacks")]
+        else:
+            assert found[name] == expected, name
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [
+        (1789991000, 1789991000),
+        (1789991000.5, 1789991000.5),
+        ("1789991000", 1789991000),
+        ("2026-09-21T11:43:20Z", 1789991000),
+        ("2026-09-21T13:43:20+02:00", 1789991000),
+        ("2026-09-21 11:43:20", 1789991000),
+        ({"value": {"value": "1789991000"}}, 1789991000),
+        (0, None),
+        (None, None),
+        (-5, None),
+        ("", None),
+        ("soon", None),
+        (True, None),
+        ([], None),
+        ({}, None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (10**400, None),
+        (1e300, None),
+        ("9999-99-99", None),
+    ],
+)
+def test_a_time_is_read_in_every_form_and_else_unknown(written: object, read_as: object) -> None:
+    assert parse(created_at=written).created_at == read_as
+
+
+@pytest.mark.parametrize(
+    ("field", "app_id", "malformed"),
+    [
+        ("ap-0123456789abcdefABCDEF", "ap-0123456789abcdefABCDEF", False),
+        ("https://modal.com/apps/lab/main/ap-01?tab=logs", "ap-01", False),
+        ("https://modal.com/id/ap-01/", "ap-01", False),
+        ("http://modal.com/id/ap-01", None, True),
+        ("https://[broken/ap-01", None, True),
+        ("ap-01 --help", None, True),
+        ("ap-", None, True),
+        ("--help", None, True),
+        (7, None, True),
+        ("", None, False),
+        (None, None, False),
+    ],
+)
+def test_an_app_id_is_the_field_or_the_end_of_its_url(
+    field: object, app_id: str | None, malformed: bool
+) -> None:
+    run = parse(modal_app_id=field)
+    assert (run.app_id, run.app_id_malformed) == (app_id, malformed)
+
+
+@pytest.mark.parametrize(
+    ("field", "shown"),
+    [
+        ("gene\x1b[31mrate\x1b[0m", "generate"),
+        ("gene\x1b]0;title\x07rate", "generate"),
+        ("gene\x1b]8;;https://x.y\x1b\\rate", "generate"),
+        ("gene\x9b31mrate", "generate"),
+        ("gene\nrate\r\x85\u2028", "generate"),
+        ("\u202egene\u2066rate\u200f", "generate"),
+        ("gene\ud800rate", "generate"),
+        ("[red]generate[/red] :smile:", "[red]generate[/red] :smile:"),
+        ("génération 生成", "génération 生成"),
+    ],
+)
+def test_text_loses_what_could_steer_a_screen(field: str, shown: str) -> None:
+    assert parse(framework_status=field).phase == shown
+
+
+def test_a_long_error_keeps_its_head_and_its_end() -> None:
+    lines = [f"line {number}" for number in range(100)]
+    error = parse(status="failed", error_message="\n".join(lines)).error
+    assert error[0] == "line 0"
+    assert error[-1] == "line 99"
+    assert "… 87 more lines …" in error
+
+
+def test_the_reason_and_not_the_phase_waits_for_a_gpu_once_a_run_has_ended() -> None:
+    progress = {"framework_progress": {"phase": "download_model", "is_active": False}}
+    assert parse(status="running", metadata=progress).waiting_for_gpu
+    assert not parse(status="cancelled", metadata=progress).waiting_for_gpu
+
+
+def test_the_start_of_an_open_substep_is_a_sign_of_life() -> None:
+    run = parse(
+        updated_at=100,
+        substep_times={"2": {"a": {"start": 150, "duration_s": 5}, "b": {"start": 155}}},
+    )
+    assert run.last_sign == 155
+
+
+def test_without_step_times_the_newest_step_is_whole_once_a_later_one_has_begun() -> None:
+    substeps = {
+        "3": {"generate_rollouts": {"start": 100, "duration_s": 50}},
+        "4": {"generate_rollouts": {"start": 200, "duration_s": 60}},
+    }
+    assert parse(substep_times=substeps).timings == tool.Timings(
+        3, (("generate_rollouts", 50.0),), 50.0
+    )
+    progress = {"framework_progress": {"current": 5}}
+    timings = parse(substep_times=substeps, metadata=progress).timings
+    assert timings is not None
+    assert timings.step == 4
+
+
+def test_overlapping_phases_count_once_in_a_total_that_was_not_measured() -> None:
+    substeps = {
+        "1": {
+            "train_models": {"start": 130, "duration_s": 20},
+            "generate_rollouts": {"start": 100, "duration_s": 40, "concurrent": True},
+        },
+        "2": {"generate_rollouts": {"start": 150, "duration_s": None}},
+    }
+    timings = parse(substep_times=substeps).timings
+    assert timings is not None
+    assert timings.phases == (("generate_rollouts", 40.0), ("train_models", 20.0))
+    assert timings.total == 50.0
+
+
+def test_rows_are_kept_once_an_id_the_newest_and_junk_is_passed_over() -> None:
+    rows = tool.parse_rows(
+        {
+            "items": [
+                {"training_run_id": "a-b-1", "created_at": 5, "status": "running"},
+                None,
+                7,
+                {"status": "no id"},
+                {"training_run_id": "../escape"},
+                {"run_id": "a-b-2"},
+                {"training_run_id": "a-b-1", "created_at": 9, "status": "failed"},
+            ]
+        }
+    )
+    assert [(row.run_id, row.created_at) for row in rows] == [("a-b-1", 9), ("a-b-2", None)]
+
+
+@pytest.mark.parametrize("summary", [None, [], {}, {"items": None}, "x", 5, {"items": {"a": 1}}])
+def test_a_summary_of_any_other_shape_has_no_rows(summary: object) -> None:
+    assert tool.parse_rows(summary) == ()
+    assert tool.parse_rollouts(summary, RUN_ID) == ()
+
+
+def test_of_a_rollout_recorded_twice_the_newer_counts() -> None:
+    def row(rollout_id: int, created_at: float, mean: float) -> dict[str, Any]:
+        return {
+            "training_run_id": RUN_ID,
+            "rollout_id": rollout_id,
+            "created_at": created_at,
+            "mean": mean,
+        }
+
+    rows = [row(1, 10, 0.1), row(0, 5, 0.2), row(1, 30, 0.3), row(1, 20, 0.4)]
+    found = tool.parse_rollouts([*rows, {**rows[0], "training_run_id": "other"}], RUN_ID)
+    assert [(rollout.rollout_id, rollout.mean_reward) for rollout in found] == [(0, 0.2), (1, 0.3)]
+
+
+def test_an_error_summary_is_told_by_its_verdict_and_its_counts() -> None:
+    summary = {
+        "remote_error": 12,
+        "response_missing": 0,
+        "infra_invalid": 3,
+        "total_samples": 256,
+        "verdict": "partial_infra_failure",
+    }
+    row = {"training_run_id": RUN_ID, "rollout_id": 0, "error_summary": summary}
+    (rollout,) = tool.parse_rollouts([row], RUN_ID)
+    told = "partial_infra_failure: remote_error 12, infra_invalid 3 of 256 samples"
+    assert rollout.trouble == told
+    clean = {**row, "error_summary": {"remote_error": 0, "verdict": None, "total_samples": 256}}
+    (rollout,) = tool.parse_rollouts([clean], RUN_ID)
+    assert rollout.trouble is None
+
+
+SUBSTEPS = {
+    "current": {"busy_duration_s": 230.0, "first_start_s": 0.0, "count": 1},
+    "earlier": {"total_duration_s": 230.0, "first_start_s": 0.0, "longest_duration_s": 200.0},
+    "spans": [[0.0, 200.0], [210.0, 240.0]],
+}
+
+
+@pytest.mark.parametrize("shape", SUBSTEPS)
+def test_substep_timings_are_read_in_each_shape(shape: str) -> None:
+    files = tool.parse_timing_names(["00000010__driver.json", "pre-loop__driver.json"])
+    phases = {"weight_sync": {"busy_duration_s": 4, "first_start_s": 300}, "gen": SUBSTEPS[shape]}
+    timings = tool.parse_substep_timings({files[0]: {"final": True, "phases": phases}})
+    assert timings == tool.Timings(11, (("gen", 230.0), ("weight_sync", 4.0)), 234.0)
+
+
+def test_substep_timings_come_from_the_newest_whole_step_and_its_driver() -> None:
+    names = [
+        "00000009__driver.json",
+        "00000010__driver.json",
+        "00000010__actor.json",
+        "00000011__driver.json",
+        "junk.json",
+    ]
+    files = tool.files_of_newest_steps(tool.parse_timing_names(names), 2)
+    assert [file.name for file in files] == ["00000011__driver.json", "00000010__driver.json"]
+    record = {"phases": {"gen": {"busy_duration_s": 5.0}}}
+    timings = tool.parse_substep_timings({files[0]: {**record, "final": False}, files[1]: record})
+    assert timings is not None
+    assert timings.step == 11
+
+
+def test_an_app_list_is_read_with_the_keys_of_each_release() -> None:
+    old = {"App ID": "ap-1", "State": "ephemeral (detached)", "Stopped at": None}
+    new = {"app_id": "ap-2", "state": "stopped", "stopped_at": "2026-09-21 11:43:20+00:00"}
+    assert tool.parse_app_list([old, new], "ap-1") == tool.App(live=True, state="detached")
+    assert tool.parse_app_list([old, new], "ap-2") == tool.App(
+        live=False, state="stopped", stopped_at=1789991000.0
+    )
+    assert tool.parse_app_list([{"app_id": "ap-3", "state": "initializing..."}], "ap-3").live
+    assert tool.parse_app_list([old, new], "ap-9") == tool.App(live=False, state="stopped")
