@@ -88,34 +88,53 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows: the command whose output the test looks at")
 
 
-def run_ahead(marker: pytest.Mark, parameters: dict[str, Any]) -> Shown:
-    with LocalModal() as local:
-        sample_gym(time.time()).install(local)
-        if arrange := marker.kwargs["arrange"]:
-            arrange(local, parameters)
-        words = [
-            word.format(**parameters) if word.startswith("{") else word for word in marker.args
-        ]
-        shown = tool_for(local)(*words, **marker.kwargs["environment"])
-        return replace(shown, calls=local.calls)
+@dataclass(frozen=True)
+class Command:
+    """A marked command with its parameters filled in; equal ones are run once."""
+
+    words: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    arrange: Arrange | None
+    parameters: tuple[tuple[str, Any], ...]
+
+    def run(self) -> Shown:
+        with LocalModal() as local:
+            sample_gym(time.time()).install(local)
+            if self.arrange:
+                self.arrange(local, dict(self.parameters))
+            shown = tool_for(local)(*self.words, **dict(self.environment))
+            return replace(shown, calls=local.calls)
+
+
+def marked_command(item: pytest.Item) -> Command | None:
+    marker = item.get_closest_marker("shows")
+    if marker is None:
+        return None
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    environment = marker.kwargs["environment"].items()
+    arrange = marker.kwargs["arrange"]
+    return Command(
+        words=tuple(word.format(**parameters) for word in marker.args),
+        environment=tuple((name, value.format(**parameters)) for name, value in environment),
+        arrange=arrange,
+        parameters=tuple(parameters.items()) if arrange else (),
+    )
 
 
 @pytest.fixture(scope="session")
-def ahead(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Shown]]]:
+def ahead(request: pytest.FixtureRequest) -> Iterator[dict[Command, Future[Shown]]]:
+    commands = dict.fromkeys(filter(None, map(marked_command, request.session.items)))
     with ThreadPoolExecutor(3) as pool:
-        started: dict[str, Future[Shown]] = {}
-        for item in request.session.items:
-            if marker := item.get_closest_marker("shows"):
-                parameters = item.callspec.params if hasattr(item, "callspec") else {}
-                started[item.nodeid] = pool.submit(run_ahead, marker, parameters)
-        yield started
+        yield {command: pool.submit(command.run) for command in commands}
         pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture
-def shown(request: pytest.FixtureRequest, ahead: dict[str, Future[Shown]]) -> Shown:
+def shown(request: pytest.FixtureRequest, ahead: dict[Command, Future[Shown]]) -> Shown:
     """What the test's own command showed."""
-    return ahead[request.node.nodeid].result()
+    command = marked_command(request.node)
+    assert command, "the test names no command: mark it with @shows"
+    return ahead[command].result()
 
 
 # ---- Commands that a test steers -------------------------------------------------------------

@@ -41,7 +41,7 @@ SCRAPS = (
 
 
 @pytest.mark.parametrize("scrap", SCRAPS)
-@shows("{scrap}", "--no-logs")
+@shows("{scrap}", "--no-logs", COLUMNS="20")
 def test_any_scrap_of_an_id_finds_the_run(shown: Shown, scrap: str) -> None:
     assert shown.status == 0
     assert shown.line("run") == FROG
@@ -95,7 +95,7 @@ def test_a_query_is_only_ever_compared(shown: Shown, query: str) -> None:
     assert not any(query in call.subject for call in shown.calls)
 
 
-@shows(FROG, "--no-logs")
+@shows(FROG, "--no-logs", COLUMNS="20")
 def test_a_full_run_id_needs_no_summary_of_runs(shown: Shown) -> None:
     subjects = {call.subject for call in shown.calls}
     assert not {"training-runs-summary/summary.json", "training-runs"} & subjects
@@ -175,7 +175,7 @@ HINTS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-@shows("{name}", "--no-logs")
+@shows("{name}", "--no-logs", COLUMNS="20")
 def test_each_run_of_the_gym_reads_as_it_stands(shown: Shown, name: str) -> None:
     assert shown.status == 0
     for label, held in RUNS[name].items():
@@ -189,7 +189,7 @@ def test_every_run_of_the_gym_has_its_reading(gym: Gym) -> None:
     assert set(RUNS) == {run.run_id.rpartition("-")[0] for run in gym.runs}
 
 
-@shows("crimson-badger", "--no-logs")
+@shows("crimson-badger", "--no-logs", COLUMNS="20")
 def test_a_failed_run_shows_its_error_and_the_errors_of_its_rollouts(shown: Shown) -> None:
     assert "\n             │ Traceback (most recent call last):\n" in shown.out
     assert "\n             │ torch.distributed.DistBackendError: NCCL" in shown.out
@@ -238,7 +238,7 @@ def test_tail_sets_how_many_entries_are_shown(shown: Shown) -> None:
     assert fetch.request.limit == 3
 
 
-@shows(FROG, "--no-logs")
+@shows(FROG, "--no-logs", COLUMNS="20")
 def test_no_logs_asks_for_none(shown: Shown) -> None:
     assert "Logs" not in shown.out
     assert not any("Logs" in call.method for call in shown.calls)

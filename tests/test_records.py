@@ -181,6 +181,12 @@ def test_overlapping_phases_count_once_in_a_total_that_was_not_measured() -> Non
     assert timings.total == 50.0
 
 
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe\x00", b"[" * 99_999, b"1" * 5000])
+def test_what_is_not_json_is_told_and_nothing_else_happens(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="not JSON"):
+        tool.parse_json(raw)
+
+
 def test_rows_are_kept_once_an_id_the_newest_and_junk_is_passed_over() -> None:
     rows = tool.parse_rows(
         {
