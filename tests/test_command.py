@@ -282,7 +282,7 @@ class Following:
     def __init__(self, server: LocalModal, *words: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, str(SCRIPT), *words],
-            env=clean_environment(server, PYTHONUNBUFFERED="1"),
+            env=clean_environment(server),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -421,6 +421,13 @@ def test_a_reader_that_has_enough_is_no_error(server: LocalModal) -> None:
     )
     assert done.stdout.decode().splitlines()[0] == "Progress"
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_that_is_gone_from_the_start_is_no_error(start: Follow) -> None:
+    following = start(FROG, "--tail", "20")
+    following.out.close()
+    assert following.process.wait(PATIENCE) == 0
+    assert following.err.read() == b""
 
 
 # ---- The command line ------------------------------------------------------------------------

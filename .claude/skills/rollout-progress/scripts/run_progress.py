@@ -1574,6 +1574,7 @@ def show(console: Console, lines: Iterable[RenderableType]) -> None:
         for line in lines:
             console.print(line)
     console.file.writelines(line.rstrip(" ") + "\n" for line in capture.get().splitlines())
+    console.file.flush()  # here, since rich itself would exit with status 1 on a closed pipe
 
 
 # ======================================================================================
