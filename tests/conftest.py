@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -156,3 +156,55 @@ def server(gym: Gym) -> Iterator[LocalModal]:
 @pytest.fixture
 def tool(server: LocalModal) -> Tool:
     return tool_for(server)
+
+
+class Following:
+    """The tool with --follow, its output read line by line."""
+
+    def __init__(self, server: LocalModal, *words: str, python: str = sys.executable) -> None:
+        self.process = subprocess.Popen(
+            [python, str(SCRIPT), *words],
+            env=clean_environment(server),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def line_with(self, text: str) -> str:
+        """The next line that holds this text; fails where the output ends before."""
+        for line in self.out:
+            if text in line.decode():
+                return line.decode()
+        pytest.fail(f"never shown: {text}; stderr: {self.err.read().decode()}")
+
+    @property
+    def out(self) -> IO[bytes]:
+        assert self.process.stdout
+        return self.process.stdout
+
+    @property
+    def err(self) -> IO[bytes]:
+        assert self.process.stderr
+        return self.process.stderr
+
+    def end(self) -> tuple[int, str]:
+        """The exit status and what stderr held."""
+        _, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, err.decode()
+
+
+Follow = Callable[..., Following]
+
+
+@pytest.fixture
+def start(server: LocalModal) -> Iterator[Follow]:
+    started: list[Following] = []
+
+    def run(*words: str, python: str = sys.executable) -> Following:
+        started.append(Following(server, *words, python=python))
+        return started[-1]
+
+    yield run
+    for following in started:
+        following.process.kill()
+        following.process.communicate()

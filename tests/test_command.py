@@ -7,13 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
-from conftest import PATIENCE, ROOT, SCRIPT, Shown, Tool, clean_environment, shows
+from conftest import PATIENCE, ROOT, SCRIPT, Follow, Shown, Tool, clean_environment, shows
 from gym import Gym
 from local_modal import LocalApp, LocalModal
 
@@ -274,58 +272,6 @@ def test_if_the_log_command_fails_the_blocks_stand(shown: Shown) -> None:
     assert shown.err == (
         "error: could not read the logs: modal app logs failed: the log store is away\n"
     )
-
-
-class Following:
-    """The tool with --follow, its output read line by line."""
-
-    def __init__(self, server: LocalModal, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), *words],
-            env=clean_environment(server),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def line_with(self, text: str) -> str:
-        """The next line that holds this text; fails where the output ends before."""
-        for line in self.out:
-            if text in line.decode():
-                return line.decode()
-        pytest.fail(f"never shown: {text}; stderr: {self.err.read().decode()}")
-
-    @property
-    def out(self) -> IO[bytes]:
-        assert self.process.stdout
-        return self.process.stdout
-
-    @property
-    def err(self) -> IO[bytes]:
-        assert self.process.stderr
-        return self.process.stderr
-
-    def end(self) -> tuple[int, str]:
-        """The exit status and what stderr held."""
-        _, err = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, err.decode()
-
-
-Follow = Callable[..., Following]
-
-
-@pytest.fixture
-def start(server: LocalModal) -> Iterator[Follow]:
-    started: list[Following] = []
-
-    def run(*words: str) -> Following:
-        started.append(Following(server, *words))
-        return started[-1]
-
-    yield run
-    for following in started:
-        following.process.kill()
-        following.process.communicate()
 
 
 def test_follow_streams_until_the_app_ends(server: LocalModal, start: Follow) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE, SCRIPT, Arrange, Shown, Tool, clean_environment, shows
+from conftest import PATIENCE, SCRIPT, Arrange, Follow, Shown, Tool, clean_environment, shows
 from local_modal import LocalModal
 
 FROG = "elastic-frog-a1b2c3d4e5f6"
@@ -276,6 +276,47 @@ def test_logs_that_hang_are_named_when_their_time_is_over(shown: Shown) -> None:
     assert shown.status == 1
     assert shown.line("run") == FROG
     assert shown.err == ("error: could not read the logs: modal app logs did not end within 3 s\n")
+
+
+def deleted_after_the_match(server: LocalModal, _: object) -> None:
+    server.fault("VolumeGetFile2", subject=RECORD, status="NOT_FOUND", message="it was deleted")
+
+
+@shows("elastic-frog", NO_LOGS, arrange=deleted_after_the_match)
+def test_a_record_deleted_between_match_and_read_gives_way_to_its_row(shown: Shown) -> None:
+    assert shown.status == 1
+    assert shown.line("step") == "12/50"
+    assert "which may lag" in shown.line("source")
+
+
+@shows(FROG, "--tail", "3", arrange=fault("block", delay=1.0))
+def test_slow_blocks_are_waited_for(shown: Shown) -> None:
+    assert (shown.status, shown.err, shown.line("step")) == (0, "", "12/50")
+
+
+def test_a_server_that_goes_away_before_the_logs_leaves_the_blocks(
+    server: LocalModal, start: Follow
+) -> None:
+    server.fault("AppFetchLogs", hang=True)
+    following = start(FROG, "--timeout", "4")
+    server.wait_for("AppFetchLogs")
+    server.stop()
+    following.line_with("Logs: modal app logs")
+    status, err = following.end()
+    assert status == 1
+    assert err.startswith("error: could not read the logs: modal app logs ")
+
+
+def test_a_volume_rewritten_during_the_read_is_shown_as_it_was_or_is(
+    server: LocalModal, start: Follow
+) -> None:
+    server.fault("block", subject=RECORD, delay=0.5)
+    following = start(FROG, NO_LOGS)
+    server.wait_for("VolumeGetFile2", subject=RECORD)
+    record = json.loads(server.files[RECORD])
+    server.files[RECORD] = json.dumps({**record, "framework_status": "weight_sync"}).encode()
+    assert re.search("generate_rollouts|weight_sync", following.line_with("  phase "))
+    assert following.end() == (0, "")
 
 
 # ---- Hostile text ----------------------------------------------------------------------------

@@ -19,6 +19,10 @@ def parse(**fields: Any) -> tool.Run:
     return tool.parse_run(fields, RUN_ID)
 
 
+def parse_rollouts(rows: list[dict[str, Any]]) -> tuple[tool.Rollout, ...]:
+    return tool.parse_rollouts(json.dumps({"items": rows}).encode(), RUN_ID)
+
+
 def read(case: dict[str, Any]) -> dict[str, Any]:
     """What the tool reads from a case's record, in the words of the cases."""
     (row,) = tool.parse_rows([case["record"]])
@@ -207,7 +211,7 @@ def test_rows_are_kept_once_an_id_the_newest_and_junk_is_passed_over() -> None:
 @pytest.mark.parametrize("summary", [None, [], {}, {"items": None}, "x", 5, {"items": {"a": 1}}])
 def test_a_summary_of_any_other_shape_has_no_rows(summary: object) -> None:
     assert tool.parse_rows(summary) == ()
-    assert tool.parse_rollouts(summary, RUN_ID) == ()
+    assert tool.parse_rollouts(json.dumps(summary).encode(), RUN_ID) == ()
 
 
 def test_of_a_rollout_recorded_twice_the_newer_counts() -> None:
@@ -220,7 +224,7 @@ def test_of_a_rollout_recorded_twice_the_newer_counts() -> None:
         }
 
     rows = [row(1, 10, 0.1), row(0, 5, 0.2), row(1, 30, 0.3), row(1, 20, 0.4)]
-    found = tool.parse_rollouts([*rows, {**rows[0], "training_run_id": "other"}], RUN_ID)
+    found = parse_rollouts([*rows, {**rows[0], "training_run_id": "other"}])
     assert [(rollout.rollout_id, rollout.mean_reward) for rollout in found] == [(0, 0.2), (1, 0.3)]
 
 
@@ -233,11 +237,11 @@ def test_an_error_summary_is_told_by_its_verdict_and_its_counts() -> None:
         "verdict": "partial_infra_failure",
     }
     row = {"training_run_id": RUN_ID, "rollout_id": 0, "error_summary": summary}
-    (rollout,) = tool.parse_rollouts([row], RUN_ID)
+    (rollout,) = parse_rollouts([row])
     told = "partial_infra_failure: remote_error 12, infra_invalid 3 of 256 samples"
     assert rollout.trouble == told
     clean = {**row, "error_summary": {"remote_error": 0, "verdict": None, "total_samples": 256}}
-    (rollout,) = tool.parse_rollouts([clean], RUN_ID)
+    (rollout,) = parse_rollouts([clean])
     assert rollout.trouble is None
 
 

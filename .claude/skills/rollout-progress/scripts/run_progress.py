@@ -6,6 +6,7 @@
 """How far is a modal-training-gym run, what is it doing, and what is it stuck on?
 
 usage: run_progress.py RUN [--tail N | --no-logs | --follow] [-e ENV] [--timeout S]
+                       [--show-secrets]
 
 RUN is any scrap of an id, ignoring case: a run id, a Modal app id, a W&B run id,
 a prefix or a substring of a run id, or a pasted Modal or W&B URL ending in one.
@@ -15,6 +16,7 @@ a prefix or a substring of a run id, or a pasted Modal or W&B URL ending in one.
   -f, --follow     stream the logs of a live run until Ctrl-C
   -e, --env ENV    the Modal environment (default: the profile's)
   --timeout S      seconds that the reading, and again the tail, may take (default: 60)
+  --show-secrets   show credentials whole, not as their first four characters and …
   -h, --help       show this text
 
 examples:
@@ -52,10 +54,10 @@ import json
 import logging
 import math
 import re
+import select
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unicodedata
 import warnings
@@ -68,9 +70,9 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -95,6 +97,8 @@ ERROR_HEAD, ERROR_END = 10, 3
 YEAR_10000 = 253_402_300_800
 # Counts beyond this (2^53) are noise: JSON numbers stop being exact there.
 COUNT_LIMIT = 2**53
+# Bytes that are decoded at first for one row of the rollouts summary: rows have 250 to 600.
+ROW_BYTES = 1_024
 
 ENDED_STATUSES = frozenset({"completed", "failed", "stopped", "cancelled"})
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -568,9 +572,15 @@ def _is_newer(mine: Row | Rollout, other: Row | Rollout | None) -> bool:
     return other is None or (mine.created_at or 0) > (other.created_at or 0)
 
 
-def parse_rollouts(summary: object, run_id: str) -> tuple[Rollout, ...]:
-    """This run's rows of the rollouts summary, each id once: its newest row, in order."""
-    items = summary if isinstance(summary, list) else _elements(summary, "items")
+def parse_rollouts(raw: bytes, run_id: str) -> tuple[Rollout, ...]:
+    """This run's rows of the rollouts summary, each id once: its newest row, in order.
+
+    Raises ValueError as `parse_json` does.
+    """
+    items: Iterable[object] | None = _rows_of_run(raw, run_id)
+    if items is None:
+        summary = parse_json(raw)
+        items = summary if isinstance(summary, list) else _elements(summary, "items")
     rollouts: dict[int, Rollout] = {}
     for item in items:
         if _text(item, "training_run_id") != run_id:
@@ -579,6 +589,48 @@ def parse_rollouts(summary: object, run_id: str) -> tuple[Rollout, ...]:
         if rollout and _is_newer(rollout, rollouts.get(rollout.rollout_id)):
             rollouts[rollout.rollout_id] = rollout
     return tuple(rollouts[rollout_id] for rollout_id in sorted(rollouts))
+
+
+def _rows_of_run(raw: bytes, run_id: str) -> list[object] | None:
+    """The rows of one run out of the hundreds of thousands of all, decoding only those.
+
+    None where that might not give what decoding all would give. It will where the text has the
+    beginning and the end of a summary, no list but that of the rows, so that an object after `[`
+    or `,` is a row, and no escapes that could hide a quote or an id.
+    """
+    whole = re.match(rb'\{"items":\s*\[', raw) and raw.rstrip().endswith(b"}]}")
+    if not whole or raw.count(b"[") != 1 or raw.count(b"]") != 1:
+        return None
+    if raw.count(b'"') % 2 or b'\\"' in raw or b"\\u00" in raw:
+        return None
+    rows: list[object] = []
+    named = b'"' + run_id.encode() + b'"'
+    end = 0
+    while (at := raw.find(named, end)) >= 0:
+        start = raw.rfind(b"{", 0, at)
+        found = _decode_at(raw, start)
+        if found is None or raw[max(0, start - 8) : start].rstrip()[-1:] not in (b"[", b","):
+            return None
+        row, end = found
+        rows.append(row)
+    return rows
+
+
+def _decode_at(raw: bytes, start: int) -> tuple[object, int] | None:
+    """The JSON value that starts there, and where it ends; None where there is none."""
+    size = ROW_BYTES
+    while True:
+        try:
+            text = raw[start : start + size].decode()
+            value, end = json.JSONDecoder().raw_decode(text)
+        except RecursionError:
+            return None
+        except ValueError:  # perhaps only because the piece ends in the middle of it
+            if start + size >= len(raw):
+                return None
+            size *= 8
+        else:
+            return value, start + len(text[:end].encode())
 
 
 def _parse_rollout(item: object) -> Rollout | None:
@@ -836,13 +888,13 @@ class Store:
             return {}
         return {entry.path.rpartition("/")[2]: entry.mtime for entry in entries}
 
-    async def read(self, path: str) -> object:
-        """A file's JSON; BadFileError where it is missing or isn't JSON."""
+    async def read(self, path: str, parse: Callable[[bytes], T]) -> T:
+        """What `parse` makes of a file; BadFileError where it is missing or isn't JSON."""
         raw = await self.fetch(path)
         if raw is None:
             raise BadFileError(path, "it does not exist")
         try:
-            return parse_json(raw)
+            return parse(raw)
         except ValueError as error:
             raise BadFileError(path, str(error)) from None
 
@@ -907,7 +959,7 @@ def _words(fault: BaseException) -> str:
 
 async def _read_record(store: Store, run_id: str) -> Run:
     path = f"{RUNS}/{run_id}.json"
-    record = await store.read(path)
+    record = await store.read(path, parse_json)
     if not isinstance(record, dict):
         raise BadFileError(path, f"not a record but a {type(record).__name__}")
     return parse_run(record, run_id)
@@ -965,7 +1017,7 @@ async def read_run(
     search. Raises ProgressError, or one of its kinds, where no run can be shown.
     """
     store = await _open_store(env, patience)
-    rollouts_summary = asyncio.create_task(store.read(ROLLOUTS_SUMMARY))
+    rollouts_summary = asyncio.create_task(store.read(ROLLOUTS_SUMMARY, bytes))
     gaps = _Gaps()
     try:
         run, stale, asked = await _find(store, query, gaps, note)
@@ -1061,7 +1113,7 @@ async def _read_index(store: Store, gaps: _Gaps, note: Callable[[str], None]) ->
     written: dict[str, int] = {}
     listing = asyncio.create_task(store.list(RUNS))
     try:
-        rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY))}
+        rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY, parse_json))}
         readable = True
     except ReadError as error:
         readable = False
@@ -1114,7 +1166,7 @@ async def _match_in_records(store: Store, query: str, index: Index) -> tuple[str
 
 async def _read_row(store: Store, run_id: str) -> Row | None:
     try:
-        return parse_row(await store.read(f"{RUNS}/{run_id}.json"), run_id)
+        return parse_row(await store.read(f"{RUNS}/{run_id}.json", parse_json), run_id)
     except ReadError:
         return None
 
@@ -1128,15 +1180,17 @@ async def _read_candidates(store: Store, run_ids: Sequence[str], index: Index) -
 
 
 async def _read_rollouts(
-    store: Store, run: Run, summary: Awaitable[object], gaps: _Gaps
+    store: Store, run: Run, summary: Awaitable[bytes], gaps: _Gaps
 ) -> Rollouts:
     """The run's rollouts; where the summary is known to be short, counted by their files."""
     try:
         rollouts = parse_rollouts(await summary, run.run_id)
         fault = _lack_of(rollouts, run)
-    except ReadError as error:
-        gaps.add(error)
-        rollouts, fault = (), f"the rollouts summary can't be read: {error.why}"
+    except (ReadError, ValueError) as error:
+        if isinstance(error, ReadError):
+            gaps.add(error)
+        why = error.why if isinstance(error, ReadError) else str(error)
+        rollouts, fault = (), f"the rollouts summary can't be read: {why}"
     latest_id = rollouts[-1].rollout_id if rollouts else None
     if fault is None:
         return Rollouts(len(rollouts), latest_id, rollouts)
@@ -1175,7 +1229,8 @@ async def _read_timings(store: Store, run: Run, asked: Asked, gaps: _Gaps) -> Ti
     records = await asyncio.gather(
         *(
             gaps.otherwise(
-                store.read(f"{SUBSTEP_TIMING}/{run.run_id}/{file.name}"), default=nothing
+                store.read(f"{SUBSTEP_TIMING}/{run.run_id}/{file.name}", parse_json),
+                default=nothing,
             )
             for file in files
         )
@@ -1296,6 +1351,83 @@ PIPE_WIDTH = 1_000_000
 # Columns below which a window is left to wrap by itself: there is no room for labels and values.
 NARROW = 50
 LAST_ROLLOUTS = 5
+
+
+# ---- Secrets: training logs print their environment, and a screen or a chat is no place for it.
+
+# A credential must not follow a word's character; a colour code before it is none.
+_START = r"(?:(?<![\w-])|(?<=\dm)|(?<=\[m))"
+_COLOUR = r"(?:\x1b\[[0-9;]*m)*"
+_TOKEN = re.compile(
+    rf"{_START}(?P<before>(?i:bearer)\s+{_COLOUR}(?=[\w.~+/=-]*\d))?"
+    r"(?P<token>(?(before)[\w.~+/=-]{16,}"
+    r"|(?:(?:ak|as|wk|ws)-[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}"
+    r"|ghp_[A-Za-z0-9]{16,}|github_pat_\w{16,})))",
+    re.ASCII,
+)
+_ASSIGNED = re.compile(
+    r"(?P<before>(?i:(?:api_?key|secret|password|(?:access|auth|status)_token"
+    r"|(?:hf|hub|hugging_?face|wandb|git(?:hub|lab)|gh|openai|anthropic|slack|pypi)_token))"
+    rf"\\?[\"']?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR})"
+    r"(?:(?P<quote>\\?[\"'])(?P<quoted>[^\s\"'\\\x1b]{16,}+)(?=(?P=quote))"
+    r"|(?P<bare>[^\s\"'\\\x1b,;&)}\]]{16,}+)(?![\"']))"
+)
+# Words without which a line holds no credential: looking for them is much faster than for those.
+_TRACES = (
+    "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "github_pat_", "bearer",
+    "key", "secret", "password", "_token",
+)  # fmt: skip
+_CODE_OR_PATH = re.compile(r"[(\[]|os\.environ|^\$|^(?:~|\.{1,2})?/|^\w+://|/.*\.[A-Za-z]\w{0,4}$")
+SECRET_SHOWN = 4
+
+
+def keep_text(text: str) -> str:
+    """The text as it is: what --show-secrets asks for."""
+    return text
+
+
+def mask_secrets(text: str) -> str:
+    """Show each credential in the text as its first four characters and `…`."""
+    return "".join(map(_mask_line, text.splitlines(keepends=True)))
+
+
+def mask_secrets_in_bytes(text: bytes) -> bytes:
+    """The same for log output, all else byte for byte as it came."""
+    masked = mask_secrets(text.decode(errors="surrogateescape"))
+    return masked.encode(errors="surrogateescape")
+
+
+def _mask_line(line: str) -> str:
+    lowered = line.casefold()
+    if not any(trace in lowered for trace in _TRACES):
+        return line
+    return _ASSIGNED.sub(_mask_assigned, _TOKEN.sub(_mask_token, line))
+
+
+def _mask_token(match: re.Match[str]) -> str:
+    return f"{match['before'] or ''}{match['token'][:SECRET_SHOWN]}…"
+
+
+def _mask_assigned(match: re.Match[str]) -> str:
+    value = match["quoted"] or match["bare"]
+    if _CODE_OR_PATH.search(value):
+        return match[0]
+    return f"{match['before']}{match['quote'] or ''}{value[:SECRET_SHOWN]}…"
+
+
+def guarded(value: T, guard: Callable[[str], str]) -> T:
+    """The same value with every text in it guarded, however deep in tuples and dataclasses."""
+    guarded_value: object = value
+    if isinstance(value, str):
+        guarded_value = guard(value)
+    elif isinstance(value, tuple):
+        guarded_value = tuple(guarded(item, guard) for item in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        names = (field.name for field in fields(value))
+        guarded_value = replace(
+            value, **{name: guarded(getattr(value, name), guard) for name in names}
+        )
+    return cast("T", guarded_value)
 
 
 def duration_text(seconds: Seconds) -> str:
@@ -1583,16 +1715,25 @@ def show(console: Console, lines: Iterable[RenderableType]) -> None:
 # ======================================================================================
 
 
-# What the child runs: modal as `python -m modal` does, and a thread that ends it when its standard
-# input closes, so that it can't outlive this process however that one ends, SIGKILL included.
+# Seconds for which the beginning of a line is held back for the rest of it, so that a credential
+# is never cut in two: too short to be noticed, and long enough for a pipe.
+LINE_PATIENCE = 0.2
+# What the child runs. It imports modal's CLI while this process still looks for the run, waits for
+# the command on its standard input, and runs it as `python -m modal` does. A thread ends it when
+# that input closes, so that it can't outlive this process however that one ends, SIGKILL included.
 CHILD = """
-import os, runpy, sys, threading
+import contextlib, json, os, runpy, sys, threading
+with contextlib.suppress(ImportError):
+    import modal.cli.entry_point
+words = json.loads(sys.stdin.readline() or "null")
+if words is None:
+    sys.exit()
 def outlived():
     while os.read(0, 1):
         pass
     os._exit(1)
 threading.Thread(target=outlived, daemon=True).start()
-sys.argv = ["modal", *sys.argv[2:]]
+sys.argv = ["modal", *words]
 runpy.run_module("modal", run_name="__main__", alter_sys=True)
 """
 
@@ -1623,16 +1764,14 @@ def error_line(stderr: bytes) -> str:
 
 
 class Logs:
-    """A running `modal app logs`, as a context: leaving it ends the child."""
+    """An interpreter on its way to `modal app logs`; `end` it on every way out."""
 
-    def __init__(self, app_id: str, options: Sequence[str], env: str | None) -> None:
-        """Start it."""
-        words = ("app", "logs", app_id, *options, *(["-e", env] if env else []))
-        self.command = ["modal", *words]
+    def __init__(self) -> None:
+        """Start it: importing takes it longer than finding the run takes."""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
         # Its own session: Ctrl-C reaches this process alone, which then ends the child.
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-c", CHILD, "modal", *words],
+            [sys.executable, "-P", "-c", CHILD, "modal", "app", "logs"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -1640,29 +1779,58 @@ class Logs:
             start_new_session=True,
         )
 
-    def copy_to(self, write: Callable[[bytes], None], patience: Seconds | None) -> None:
-        """Pass the output on as it comes, until it ends.
+    def ask(self, words: Sequence[str]) -> None:
+        """Tell it what to run."""
+        if self._child.stdin:
+            with contextlib.suppress(BrokenPipeError):  # then its stderr says why
+                self._child.stdin.write(json.dumps(words).encode() + b"\n")
+                self._child.stdin.flush()
+
+    def lines(self, patience: Seconds | None) -> Iterator[bytes]:
+        """The output as it comes, in whole lines, until it ends.
 
         Raises ProgressError if modal failed, or took longer than `patience`, None for ever.
         """
-        if self._child.stdout is None:
-            return
-        # A thread, because a blocking read of a pipe takes no timeout.
-        alarm = threading.Timer(patience or threading.TIMEOUT_MAX, self._child.kill)
-        alarm.daemon = True
-        alarm.start()
-        try:
-            while chunk := os.read(self._child.stdout.fileno(), 65536):
-                write(chunk)
-            status = self._child.wait()
-        finally:
-            alarm.cancel()
-        if status == -signal.SIGKILL:
-            raise ProgressError(f"modal app logs did not end within {patience:g} s")
+        begun = b""
+        for chunk in self._chunks(patience):
+            whole, newline, begun_now = (begun + chunk).rpartition(b"\n")
+            if newline:
+                yield whole + newline
+            elif not chunk:
+                yield begun
+                begun_now = b""
+            begun = begun_now
+        if begun:
+            yield begun
+        status = self._child.wait()
         self._stderr.seek(0)
         told = self._stderr.read()
         if status:
             raise ProgressError(f"modal app logs failed: {error_line(told)}")
+
+    def _chunks(self, patience: Seconds | None) -> Iterator[bytes]:
+        """Pieces of the output; an empty one where a line stays unfinished."""
+        if self._child.stdout is None:
+            return
+        pipe = self._child.stdout.fileno()
+        deadline = None if patience is None else time.monotonic() + patience
+        unfinished = False
+        while True:
+            wait = LINE_PATIENCE if unfinished else None
+            if deadline is not None:
+                left = max(0.0, deadline - time.monotonic())
+                wait = left if wait is None else min(wait, left)
+            if select.select([pipe], [], [], wait)[0]:
+                chunk = os.read(pipe, 65536)
+                if not chunk:
+                    return
+                unfinished = not chunk.endswith(b"\n")
+                yield chunk
+            elif unfinished:
+                unfinished = False
+                yield b""
+            else:
+                raise ProgressError(f"modal app logs did not end within {patience:g} s")
 
     def end(self) -> None:
         """End the child, however far it is."""
@@ -1671,7 +1839,8 @@ class Logs:
             self._child.wait()
         for stream in (self._child.stdin, self._child.stdout, self._stderr):
             if stream:
-                stream.close()
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
 
 # ======================================================================================
@@ -1695,6 +1864,7 @@ class Arguments:
     logs: Literal["tail", "follow", "none"]
     env: str | None
     timeout: Seconds
+    show_secrets: bool
 
 
 class _Parser(argparse.ArgumentParser):
@@ -1731,6 +1901,7 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     output.add_argument("--no-logs", action="store_true")
     output.add_argument("-f", "--follow", action="store_true")
     parser.add_argument("-e", "--env", metavar="ENV")
+    parser.add_argument("--show-secrets", action="store_true")
     parser.add_argument("--timeout", type=_seconds, metavar="S", default=TIMEOUT_DEFAULT)
     given = parser.parse_args(words)
     query = read_query(given.run)
@@ -1742,89 +1913,81 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
         logs="none" if given.no_logs else "follow" if given.follow else "tail",
         env=given.env or None,
         timeout=given.timeout,
+        show_secrets=given.show_secrets,
     )
 
 
-def log_options(arguments: Arguments, app: App | None) -> tuple[str, ...]:
-    """The options of `modal app logs`: only an app that may be live can be followed."""
-    if arguments.logs == "follow" and app is not None and app.live is not False:
-        return ("-f", "--timestamps")
-    return ("--tail", str(arguments.tail), "--timestamps")
+def logs_words(arguments: Arguments, app_id: str, app: App | None) -> list[str]:
+    """The words of `modal app logs`: only an app that may be live can be followed."""
+    follow = arguments.logs == "follow" and app is not None and app.live is not False
+    output = ["-f"] if follow else ["--tail", str(arguments.tail)]
+    env = ["-e", arguments.env] if arguments.env else []
+    return ["app", "logs", app_id, *output, "--timestamps", *env]
 
 
 def show_run(arguments: Arguments) -> int:
     """Read the run, show its blocks and its logs; the exit status."""
-    require_modal()
-    out, err = open_console("stdout"), open_console("stderr")
+    guard = keep_text if arguments.show_secrets else mask_secrets
     with contextlib.ExitStack() as ending:
-
-        def start_logs(run: Run, options: Sequence[str]) -> Logs | None:
-            if run.app_id is None:
-                return None
-            logs = Logs(run.app_id, options, arguments.env)
+        logs = Logs() if arguments.logs != "none" else None
+        if logs:
             ending.callback(logs.end)
-            return logs
-
-        early: list[Logs | None] = []
+        require_modal()
+        out, err = open_console("stdout"), open_console("stderr")
 
         def when_known(run: Run) -> None:
-            if arguments.logs == "tail":
-                early.append(start_logs(run, log_options(arguments, None)))
+            if logs and run.app_id and arguments.logs == "tail":
+                logs.ask(logs_words(arguments, run.app_id, None))
 
         def note(text: str) -> None:
-            err.print(f"note: {text}", style="dim")
+            err.print(f"note: {guard(text)}", style="dim")
 
         spinner = err.status("reading the run from Modal") if sys.stderr.isatty() else None
         with spinner or contextlib.nullcontext():
-            found = asyncio.run(
-                read_run(
-                    arguments.query,
-                    arguments.env,
-                    arguments.timeout,
-                    when_known=when_known,
-                    note=note,
-                )
+            reading = read_run(
+                arguments.query,
+                arguments.env,
+                arguments.timeout,
+                when_known=when_known,
+                note=note,
             )
+            found = guarded(asyncio.run(reading), guard)
         now = time.time()
         bar = out.width < PIPE_WIDTH
         show(out, progress_block(found, judge(found, now), now, bar=bar))
         show(out, ["", *rollouts_block(found.rollouts)])
         failures = list(found.failures)
-        if arguments.logs != "none":
-            logs = early[0] if early else start_logs(found.run, log_options(arguments, found.app))
-            show(out, ["", *logs_heading(arguments, found, logs)])
-            if logs:
-                failures += copy_logs(logs, None if "-f" in logs.command else arguments.timeout)
+        if logs:
+            show(out, [""])
+            failures += show_logs(arguments, found, logs, out)
     sys.stdout.flush()
     for failure in failures:
         complain(f"could not read {failure}")
     return 1 if failures else 0
 
 
-def copy_logs(logs: Logs, patience: Seconds | None) -> list[str]:
-    """Pass the log command's output on; what failed, if it did."""
-
-    def write(chunk: bytes) -> None:
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
-
-    sys.stdout.flush()
+def show_logs(arguments: Arguments, found: Found, logs: Logs, out: Console) -> list[str]:
+    """The Logs block: the log command's output, guarded; what failed, if it did."""
+    run = found.run
+    if run.app_id is None:
+        why = "the app id is malformed" if run.app_id_malformed else "no app yet"
+        show(out, [heading(f"Logs: none, {why}")])
+        return []
+    words = logs_words(arguments, run.app_id, found.app)
+    follow = "-f" in words
+    if arguments.logs == "follow":
+        logs.ask(words)
+        if not follow:
+            show(out, [hint("the app is not live: the end of its logs instead", "warn")])
+    show(out, [heading(f"Logs: modal {' '.join(words)}")])
     try:
-        logs.copy_to(write, patience)
+        for lines in logs.lines(None if follow else arguments.timeout):
+            guarded_lines = lines if arguments.show_secrets else mask_secrets_in_bytes(lines)
+            sys.stdout.buffer.write(guarded_lines)
+            sys.stdout.buffer.flush()
     except ProgressError as error:
-        return [f"the logs: {error}"]
+        return [f"the logs: {error if arguments.show_secrets else mask_secrets(str(error))}"]
     return []
-
-
-def logs_heading(arguments: Arguments, found: Found, logs: Logs | None) -> list[RenderableType]:
-    """The line above the logs, or the one that says why there are none."""
-    if logs is None:
-        why = "the app id is malformed" if found.run.app_id_malformed else "no app yet"
-        return [heading(f"Logs: none, {why}")]
-    lines = [heading(f"Logs: {' '.join(logs.command)}")]
-    if arguments.logs == "follow" and "-f" not in logs.command:
-        lines.insert(0, hint("the app is not live: the end of its logs instead", "warn"))
-    return lines
 
 
 def complain(message: str) -> None:
@@ -1844,11 +2007,12 @@ def main() -> int:
     except SeveralMatchError as error:
         console = open_console("stdout")
         console.width = PIPE_WIDTH  # ids are there to be copied: rows are never folded
-        show(console, candidates_block(error.candidates, error.more, time.time()))
-        complain(str(error))
+        candidates = guarded(error.candidates, mask_secrets)
+        show(console, candidates_block(candidates, error.more, time.time()))
+        complain(mask_secrets(str(error)))
         return error.status
     except ProgressError as error:
-        complain(str(error))
+        complain(mask_secrets(str(error)))
         return error.status
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -1857,7 +2021,7 @@ def main() -> int:
         return 0
     except OSError as error:
         abandon_stdout()
-        complain(str(error))
+        complain(mask_secrets(str(error)))
         return 1
 
 

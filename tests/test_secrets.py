@@ -1,0 +1,145 @@
+"""Credentials are masked wherever text is shown; all else is left as it came."""
+
+import json
+import random
+import string
+import time
+from typing import Any
+
+import pytest
+
+import run_progress as tool
+from conftest import Shown, shows
+from local_modal import LocalModal, LogEntry
+
+FROG = "elastic-frog-a1b2c3d4e5f6"
+FROG_APP = "ap-0123456789abcdefABCDEF"
+LONG = "Zq8Xw2Lm5Rt9Kp3Vn7Bd1Fh6Jc4Gs0Ya"  # 32 letters and digits, made up for these tests
+
+MASKED = [
+    (f"token ak-{LONG} used", "token ak-Z… used"),
+    (f"as-{LONG[:20]}", "as-Z…"),
+    (f"Modal-Key: wk-{LONG}", "Modal-Key: wk-Z…"),
+    (f"Modal-Secret: ws-{LONG}", "Modal-Secret: ws-Z…"),
+    (f"(Actor pid=7) HF_TOKEN=hf_{LONG}", "(Actor pid=7) HF_TOKEN=hf_Z…"),
+    (f"login with hf_{LONG}.", "login with hf_Z…."),
+    (f"key sk-proj-{LONG[:12]}_{LONG[:12]}", "key sk-p…"),
+    (f"git clone https://x:ghp_{LONG}@github.com/a/b", "git clone https://x:ghp_…@github.com/a/b"),
+    (f"github_pat_{LONG}", "gith…"),
+    (f"Authorization: Bearer {LONG}", "Authorization: Bearer Zq8X…"),
+    (f'"Authorization": "Bearer {LONG[:16]}"', '"Authorization": "Bearer Zq8X…"'),
+    (f"WANDB_API_KEY={LONG}", "WANDB_API_KEY=Zq8X…"),
+    (f"export OPENAI_API_KEY='{LONG}'", "export OPENAI_API_KEY='Zq8X…'"),
+    (f'{{"wandb_api_key": "{LONG}", "x": 1}}', '{"wandb_api_key": "Zq8X…", "x": 1}'),
+    (f"{{'judge_api_key': '{LONG}', 'n': 2}}", "{'judge_api_key': 'Zq8X…', 'n': 2}"),
+    (f"Args(api_key='{LONG}', lr=1e-6)", "Args(api_key='Zq8X…', lr=1e-6)"),
+    (f"api_key: str = '{LONG}'", "api_key: str = 'Zq8X…'"),
+    (f"MODAL_TOKEN_SECRET={LONG}", "MODAL_TOKEN_SECRET=Zq8X…"),
+    ("AWS_SECRET=wJalr/XUtnFEMI/K7MDENG+bPxRfi", "AWS_SECRET=wJal…"),
+    ("DB_PASSWORD=correct-horse-battery", "DB_PASSWORD=corr…"),
+    (f"access_token={LONG}&next=1", "access_token=Zq8X…&next=1"),
+    (f'auth_token = "{LONG}"', 'auth_token = "Zq8X…"'),
+    (f"framework_status_token: {LONG}", "framework_status_token: Zq8X…"),
+    (f"hf_token={LONG}", "hf_token=Zq8X…"),
+    (f"GITHUB_TOKEN={LONG}", "GITHUB_TOKEN=Zq8X…"),
+    (rf"{{\"api_key\": \"{LONG}\"}}", r"{\"api_key\": \"Zq8X…\"}"),
+    (f"API_KEY=\x1b[33m{LONG}\x1b[0m", "API_KEY=\x1b[33mZq8X…\x1b[0m"),
+    (f"\x1b[32mhf_{LONG}\x1b[0m", "\x1b[32mhf_Z…\x1b[0m"),
+    (f"two: hf_{LONG} and password={LONG}", "two: hf_Z… and password=Zq8X…"),
+]
+
+LEFT_ALONE = [
+    "eos_token='<|im_end|>' pad_token='<|endoftext|>'",
+    "eos_token_id=151645 pad_token_id=151643 bos_token_id=None",
+    "max_tokens=32768 max_response_tokens=16384",
+    "special_tokens_map={'eos_token': '<|end_of_sentence_token|>'}",
+    "hf_checkpoint=/root/models/Qwen3-4B-Instruct-2507",
+    "hf_checkpoint='Qwen/Qwen3-4B-Instruct-2507'",
+    "served as-is",
+    "as-0123456789",
+    "rows-0123456789abcdefghijklmnop",
+    "wandb: Syncing run elastic-frog-a1b2c3d4e5f6",
+    "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+    "sha256:9fceb02d0ae598e95dc970b74767f19372d61af89fceb02d0ae598e95dc970b7",
+    'WWW-Authenticate: Bearer error="invalid_token"',
+    "Bearer token required for url https://lab--judge.modal.run/score",
+    "Bearer authenticationrequired",
+    "api_key=os.environ['OPENAI_API_KEY']",
+    "api_key=get_secret_from_the_vault('openai')",
+    "api_key=settings.credentials[0].value",
+    "password=None secret=None api_key=''",
+    "password: hunter2",
+    "WANDB_API_KEY=$WANDB_API_KEY_FROM_VAULT",
+    "secret=/run/secrets/wandb-api-key.txt",
+    "password=configs/secrets/password-file.txt",
+    "api_key=~/.config/wandb/settings-file",
+    "task-ak-0123456789abcdefghijklmnop",
+    "x_hf_0123456789abcdefghijklmnopqrstuvwxyz",
+    "hf_transfer=1 hf_hub_download took 12.1s",
+    "ap-0123456789abcdefABCDEF in-wrd5Ktt6HmXMgu9T6pyhAj",
+    "throughput (token/s): 1604.20, #token: 33566, token usage: 0.16",
+    "risk-adjusted-0123456789-return",
+    "(RolloutManager pid=1188) rollout 14: {'rollout/rewards': 0.41, 'total_tokens': 18408.3}",
+    "tokenizer_path=/root/models/tokenizer secret_sauce=False password_hash_rounds=12",
+    "num_secrets=1234567890123456789",
+    "Rollout generation:  25%|██        | 64/256 [01:06]\r\x1b[1A\r",
+    "",
+]
+
+
+@pytest.mark.parametrize(("line", "shown"), MASKED)
+def test_a_credential_is_shown_by_its_first_four_characters(line: str, shown: str) -> None:
+    assert tool.mask_secrets(line) == shown
+    assert tool.mask_secrets(f"{line}\n{line}\r\n") == f"{shown}\n{shown}\r\n"
+
+
+@pytest.mark.parametrize("line", LEFT_ALONE)
+def test_what_is_no_credential_is_left_alone(line: str) -> None:
+    assert tool.mask_secrets(line) == line
+
+
+def test_bytes_that_are_no_text_come_through_as_they_were() -> None:
+    raw = b"\xff\xfe caf\xc3\xa9 \x00\r" + bytes(range(128, 256)) + b"\n\x85\x0c\x1c\n"
+    assert tool.mask_secrets_in_bytes(raw) == raw
+
+
+def test_the_longest_tail_is_masked_in_no_time() -> None:
+    letters = random.Random(1)
+    words = ["".join(letters.choices(string.ascii_letters + "_-=:", k=12)) for _ in range(500)]
+    lines = [" ".join(letters.choices(words, k=12)) for _ in range(20_000)]
+    begun = time.perf_counter()
+    tool.mask_secrets("\n".join(lines))
+    # Generous: it takes a tenth of this, and a pattern gone quadratic takes minutes.
+    assert time.perf_counter() - begun < 3
+    begun = time.perf_counter()
+    tool.mask_secrets("api_key" * 50_000 + "secret=" * 20_000)
+    assert time.perf_counter() - begun < 3
+
+
+def leaky(server: LocalModal, _: object) -> None:
+    path = f"training-runs/{FROG}.json"
+    record: dict[str, Any] = json.loads(server.files[path])
+    record.update(status="failed", error_message=f"401\nsent WANDB_API_KEY={LONG}")
+    server.files[path] = json.dumps(record).encode()
+    app = server.apps[FROG_APP]
+    app.logs.append(LogEntry(time.time(), f"env HF_TOKEN=hf_{LONG}\nno newline hf_{LONG}"))
+    server.fault(
+        "AppGetOrCreate", status="PERMISSION_DENIED", message=f"Bearer {LONG} is not allowed"
+    )
+
+
+@shows(FROG, "--tail", "3", arrange=leaky)
+def test_logs_errors_and_fields_show_no_credential(shown: Shown) -> None:
+    assert LONG not in shown.out + shown.err
+    assert "│ sent WANDB_API_KEY=Zq8X…" in shown.out
+    assert "env HF_TOKEN=hf_Z…\n" in shown.out
+    assert "no newline hf_Z…" in shown.out
+    assert "Bearer Zq8X… is not allowed" in shown.line("app")
+    assert "Bearer Zq8X… is not allowed" in shown.err
+
+
+@shows(FROG, "--tail", "3", "--show-secrets", arrange=leaky)
+def test_show_secrets_shows_them_whole(shown: Shown) -> None:
+    assert f"│ sent WANDB_API_KEY={LONG}" in shown.out
+    assert f"env HF_TOKEN=hf_{LONG}\n" in shown.out
+    assert f"Bearer {LONG} is not allowed" in shown.err
