@@ -121,10 +121,15 @@ def marked_command(item: pytest.Item) -> Command | None:
     )
 
 
-@pytest.fixture(scope="session")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that steer their command come first, while the others' commands run ahead."""
+    items.sort(key=lambda item: item.get_closest_marker("shows") is not None)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def ahead(request: pytest.FixtureRequest) -> Iterator[dict[Command, Future[Shown]]]:
     commands = dict.fromkeys(filter(None, map(marked_command, request.session.items)))
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(2) as pool:
         yield {command: pool.submit(command.run) for command in commands}
         pool.shutdown(cancel_futures=True)
 

@@ -46,7 +46,7 @@ def test_any_scrap_of_an_id_finds_the_run(shown: Shown, scrap: str) -> None:
     assert shown.err == ""
 
 
-@shows("amber-h", COLUMNS="20")
+@shows("amber-h", "--no-logs", COLUMNS="20")
 def test_a_prefix_of_two_runs_lists_both_newest_first(shown: Shown, gym: Gym) -> None:
     assert shown.status == 4
     assert shown.err == "error: 2 runs match 'amber-h': give more of the id, or the app id\n"
@@ -60,7 +60,7 @@ def test_a_prefix_of_two_runs_lists_both_newest_first(shown: Shown, gym: Gym) ->
     assert second.endswith(hawk.app_id)
 
 
-@shows("hq3v8k2n")
+@shows("hq3v8k2n", "--no-logs")
 def test_a_wandb_id_of_two_runs_lists_both(shown: Shown) -> None:
     assert shown.status == 4
     assert "amber-heron" in shown.out
@@ -71,21 +71,21 @@ def many(server: LocalModal, _: object) -> None:
     server.files.update({f"training-runs/many-{n:02}.json": b"{}" for n in range(25)})
 
 
-@shows("many-", arrange=many)
+@shows("many-", "--no-logs", arrange=many)
 def test_more_candidates_than_fit_are_counted(shown: Shown) -> None:
     assert shown.status == 4
     assert shown.out.count("  many-") == 20
     assert shown.out.endswith("  and 5 more\n")
 
 
-@shows("elastc-frog")
+@shows("elastc-frog", "--no-logs")
 def test_a_misspelt_id_is_answered_with_the_nearest(shown: Shown) -> None:
     assert (shown.status, shown.out) == (3, "")
     assert shown.err == f"error: no run matches 'elastc-frog': did you mean {FROG}?\n"
 
 
 @pytest.mark.parametrize("query", ["../elastic-frog", "*", "\x1b[31mred", "x" * 5000])
-@shows("{query}")
+@shows("{query}", "--no-logs")
 def test_a_query_is_only_ever_compared(shown: Shown, query: str) -> None:
     assert (shown.status, shown.out) == (3, "")
     assert "\x1b" not in shown.err
@@ -339,7 +339,7 @@ def test_no_way_out_leaves_a_child_behind(
     following = start(FROG, "--follow")
     server.wait_for("AppGetLogs")
     following.process.send_signal(deadly)
-    assert following.end()[0] == -deadly
+    assert following.end()[0] == (-deadly if deadly == signal.SIGKILL else 128 + deadly)
     assert_none_left(f"logs {FROG_APP}")
 
 
@@ -350,7 +350,7 @@ def test_ctrl_c_during_any_call_leaves_no_traceback(
     server: LocalModal, start: Follow, method: str
 ) -> None:
     server.fault(method, hang=True)
-    following = start(FROG)
+    following = start(FROG, *([] if method == "AppFetchLogs" else ["--no-logs"]))
     server.wait_for(method)
     following.process.send_signal(signal.SIGINT)
     assert following.end() == (130, "")
@@ -392,13 +392,15 @@ def no_modal(tmp_path: Path) -> dict[str, str]:
         ((), "RUN"),
         (("",), "RUN is empty"),
         (("a", "b"), "unrecognized arguments: b"),
-        (("a", "--tail", "0"), "from 1 to 20,000"),
-        (("a", "--tail", "20001"), "from 1 to 20,000"),
-        (("a", "--tail", "many"), "from 1 to 20,000"),
+        (("a", "--tail", "0"), "a number from 1 to 20,000"),
+        (("a", "--tail", "20001"), "a number from 1 to 20,000"),
+        (("a", "--tail", "00000000010000000"), "a number from 1 to 20,000"),
+        (("https://",), "RUN is empty"),
+        (("a", "--tail", "many"), "a number from 1 to 20,000"),
         (("a", "--tail", "5", "--no-logs"), "not allowed with"),
         (("a", "--tail", "5", "-f"), "not allowed with"),
         (("a", "--follow", "--no-logs"), "not allowed with"),
-        (("a", "--timeout", "0"), "S must be seconds"),
+        (("a", "--timeout", "0"), "a number from 0.1 to 86,400"),
         (("a", "--wat"), "unrecognized arguments: --wat"),
     ],
 )
@@ -451,7 +453,7 @@ LOOK_UPS = {
 }
 
 
-@pytest.mark.parametrize("query", ["elastic-frog", "amber-h", "hollow-crane", FROG])
+@pytest.mark.parametrize("query", ["elastic-frog", "amber-h"])
 @shows("{query}", "--follow", arrange=lambda server, _: server.finish(FROG_APP))
 def test_no_call_but_look_ups_is_ever_made(shown: Shown, query: str) -> None:
     assert {call.method for call in shown.calls} <= LOOK_UPS

@@ -41,7 +41,7 @@ def fault(method: str, **how: Any) -> Arrange:
 
 
 @pytest.mark.parametrize("token", ["", "ak-wrong"])
-@shows(FROG, MODAL_TOKEN_ID="{token}")
+@shows(FROG, NO_LOGS, MODAL_TOKEN_ID="{token}")
 def test_a_missing_or_wrong_token_is_told_with_the_next_step(shown: Shown, token: str) -> None:
     assert (shown.status, shown.out) == (1, "")
     assert re.fullmatch(r"error: Modal does not accept the token: .*\n", shown.err)
@@ -50,19 +50,19 @@ def test_a_missing_or_wrong_token_is_told_with_the_next_step(shown: Shown, token
 
 def test_a_missing_volume_is_told(tool: Tool) -> None:
     with LocalModal(volume="another") as other:
-        shown = tool(FROG, MODAL_SERVER_URL=other.env["MODAL_SERVER_URL"])
+        shown = tool(FROG, NO_LOGS, MODAL_SERVER_URL=other.env["MODAL_SERVER_URL"])
     assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
     assert "'training-gym-metadata' not found" in shown.err
     assert "check -e/--env" in shown.err
 
 
-@shows(FROG, "-e", "nowhere")
+@shows(FROG, NO_LOGS, "-e", "nowhere")
 def test_a_missing_environment_is_told(shown: Shown) -> None:
     assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
     assert "nowhere" in shown.err
 
 
-@shows(FROG, "--timeout", "1", arrange=lambda server, _: server.stop())
+@shows(FROG, NO_LOGS, "--timeout", "1", arrange=lambda server, _: server.stop())
 def test_a_server_that_can_t_be_reached_is_told_in_time(shown: Shown) -> None:
     assert (shown.status, shown.out) == (1, "")
     assert (
@@ -94,7 +94,7 @@ def test_a_record_that_is_none_gives_way_to_its_row(shown: Shown, held: bytes, w
     assert shown.line("step") == "12/50"
     assert why in shown.line("source")
     assert "which may lag" in shown.line("source")
-    assert shown.err.startswith("error: could not read the record: ")
+    assert shown.err.startswith(f"error: could not read {RECORD}: not")
 
 
 def neither_record_nor_row(server: LocalModal, _: object) -> None:
@@ -190,7 +190,7 @@ def test_a_summary_that_lags_behind_the_record_is_made_up_for(shown: Shown) -> N
 
 # ---- Calls that fail, for good or once -------------------------------------------------------
 
-DENIED = {"status": "PERMISSION_DENIED", "message": "not yours"}
+DENIED: dict[str, Any] = {"status": "PERMISSION_DENIED", "message": "not yours"}
 
 
 @shows(FROG, NO_LOGS, arrange=fault("VolumeGetFile2", subject=ROLLOUTS_SUMMARY, **DENIED))
@@ -205,6 +205,92 @@ def test_folders_that_fail_are_named_and_the_rest_shown(shown: Shown) -> None:
     assert shown.status == 1
     assert shown.line("run") == FROG
     assert "could not read training-runs/: not yours\n" in shown.err
+
+
+def nothing_to_search(server: LocalModal, _: object) -> None:
+    server.fault("VolumeGetFile2", subject=RUNS_SUMMARY, **DENIED)
+    server.fault("VolumeListFiles2", subject="training-runs", **DENIED)
+
+
+@shows("elastic-frog", NO_LOGS, arrange=nothing_to_search)
+def test_where_nothing_could_be_searched_it_is_not_said_that_no_run_matches(shown: Shown) -> None:
+    assert (shown.status, shown.out) == (1, "")
+    assert shown.err.splitlines()[-1] == (
+        f"error: could not read {RUNS_SUMMARY}: not yours; "
+        "no run matches 'elastic-frog' in what could be read"
+    )
+
+
+def row_from_before_the_app(server: LocalModal, _: object) -> None:
+    rows = json.loads(server.files[RUNS_SUMMARY])["items"]
+    early = [{**row, "modal_app_id": "", "modal_app_url": ""} for row in rows]
+    server.files[RUNS_SUMMARY] = json.dumps({"items": early}).encode()
+
+
+@shows(FROG_APP, NO_LOGS, arrange=row_from_before_the_app)
+def test_a_row_from_before_the_app_does_not_hide_the_run_from_its_app_id(shown: Shown) -> None:
+    assert (shown.status, shown.line("run")) == (0, FROG)
+
+
+def one_of_two_rows(server: LocalModal, _: object) -> None:
+    rows = json.loads(server.files[RUNS_SUMMARY])["items"]
+    kept = [row for row in rows if not row.get("training_run_id", "").startswith("amber-hawk")]
+    server.files[RUNS_SUMMARY] = json.dumps({"items": kept}).encode()
+
+
+@shows("hq3v8k2n", NO_LOGS, arrange=one_of_two_rows)
+def test_a_lost_row_does_not_make_a_shared_wandb_id_seem_to_be_one_runs(shown: Shown) -> None:
+    assert shown.status == 4
+    assert "amber-heron" in shown.out
+    assert "amber-hawk" in shown.out
+
+
+def record_beyond_its_row(server: LocalModal, _: object) -> None:
+    (path,) = [path for path in server.files if path.startswith("training-runs/amber-heron")]
+    record = json.loads(server.files[path])
+    server.files[path] = json.dumps({**record, "status": "failed"}).encode()
+
+
+@shows("amber-h", NO_LOGS, arrange=record_beyond_its_row)
+def test_candidates_are_listed_as_their_records_stand(shown: Shown) -> None:
+    assert re.search(r"amber-heron-\w+ +failed", shown.out)
+
+
+@shows(
+    "swift-marten",
+    NO_LOGS,
+    arrange=lambda server, _: server.fault(
+        "VolumeGetFile2", subject="train-results/swift-marten-d59c1e7a3b06.json", **DENIED
+    ),
+)
+def test_an_app_that_is_over_has_not_died_while_its_result_is_unknown(shown: Shown) -> None:
+    assert shown.status == 1
+    assert "⚠ APP OVER: status says running, but the app stopped 3m ago; whether" in shown.out
+
+
+def other_word(server: LocalModal, _: object) -> None:
+    record = json.loads(server.files[RECORD])
+    record.update(status="crashed", error_message="it broke", ended_at=record["updated_at"])
+    server.files[RECORD] = json.dumps(record).encode()
+
+
+@shows(FROG, NO_LOGS, arrange=other_word)
+def test_a_run_that_ended_by_another_word_shows_its_error_and_end(shown: Shown) -> None:
+    assert shown.line("status") == "crashed"
+    assert shown.line("error") == "it broke"
+    assert shown.line("ended")
+
+
+def rows_lost_between(server: LocalModal, _: object) -> None:
+    rows = json.loads(server.files[ROLLOUTS_SUMMARY])["items"]
+    kept = [row for row in rows if row["training_run_id"] != FROG or row["rollout_id"] in (3, 10)]
+    server.files[ROLLOUTS_SUMMARY] = json.dumps({"items": kept}).encode()
+
+
+@shows(FROG, NO_LOGS, arrange=rows_lost_between)
+def test_rows_lost_between_others_are_made_up_for(shown: Shown) -> None:
+    assert shown.line("recorded") == "11"
+    assert shown.line("note").endswith("the rollouts summary lacks rows before rollout_id 10")
 
 
 @shows(FROG, NO_LOGS, arrange=fault("block", subject=RECORD, http_status=500))
@@ -289,7 +375,7 @@ def test_a_record_deleted_between_match_and_read_gives_way_to_its_row(shown: Sho
     assert "which may lag" in shown.line("source")
 
 
-@shows(FROG, "--tail", "3", arrange=fault("block", delay=1.0))
+@shows(FROG, NO_LOGS, arrange=fault("block", delay=1.0))
 def test_slow_blocks_are_waited_for(shown: Shown) -> None:
     assert (shown.status, shown.err, shown.line("step")) == (0, "", "12/50")
 
@@ -342,6 +428,41 @@ def test_no_field_can_steer_the_screen_or_forge_a_line(shown: Shown) -> None:
 
 
 # ---- Streams ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "told"),
+    [
+        (f"{FROG} {NO_LOGS} >&-", 0, ""),
+        ("nosuch --no-logs 2>&-", 3, ""),
+        ("nosuch --no-logs 2>/dev/full", 3, ""),
+        ("--tail x a 2>&-", 2, ""),
+        ("amber-h --no-logs >/dev/full", 1, "error: [Errno 28] No space left on device\n"),
+        ("amber-h --no-logs | true", 0, "error: 2 runs match"),
+    ],
+)
+def test_streams_that_are_closed_or_full_change_no_status(
+    server: LocalModal, line: str, status: int, told: str
+) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} {SCRIPT} {line}; exit ${{PIPESTATUS[-1]}}"],
+        env=clean_environment(server),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == status
+    assert done.stderr.decode() == told or "| true" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MODAL_TOKEN_ID", "ak-\nx"), ("MODAL_LOGLEVEL", "GARBAGE")],
+)
+def test_settings_that_modal_can_t_use_are_one_line(tool: Tool, name: str, value: str) -> None:
+    shown = tool(FROG, NO_LOGS, **{name: value})
+    assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
+    assert shown.err.startswith("error: ")
 
 
 def test_a_full_disk_under_stdout_is_one_line(server: LocalModal) -> None:

@@ -17,12 +17,12 @@ def found(
     *,
     app: tool.App | None = LIVE,
     rollouts: tuple[tool.Rollout, ...] = (),
-    has_result: bool = False,
+    has_result: bool | None = False,
 ) -> tool.Found:
     return tool.Found(
         run=run,
         app=app,
-        rollouts=tool.Rollouts(len(rollouts), None, rollouts),
+        rollouts=tool.Rollouts(rollouts),
         has_result=has_result,
         stale=None,
         failures=(),
@@ -46,6 +46,7 @@ def silent_for(seconds: float) -> tool.Run:
         (found(silent_for(5000), rollouts=(tool.Rollout(3, created_at=NOW - 5),)), None),
         (found(app=OVER), "died"),
         (found(app=OVER, has_result=True), "finished"),
+        (found(app=OVER, has_result=None), "over"),
         (found(has_result=True), None),
         (found(replace(RUN, status="failed"), app=OVER), None),
     ],
@@ -105,6 +106,27 @@ def test_the_app_is_worded(app: tool.App | None, text: str) -> None:
 def test_an_ended_run_without_an_app_is_not_said_to_be_queuing() -> None:
     text, _ = tool.app_text(replace(RUN, status="cancelled"), None, NOW)
     assert text == "none: the run ended before it had one, so there are no logs"
+
+
+@pytest.mark.parametrize(
+    ("current", "status", "told"),
+    [
+        (12, "running", "the latest completed step"),
+        (11, "running", "under way"),
+        (11, "completed", "the latest completed step"),
+        (6, "running", "of an attempt before this one"),
+    ],
+)
+def test_the_step_of_the_latest_rollout_is_told_as_it_stands(
+    current: int, status: str, told: str
+) -> None:
+    run = replace(RUN, status=status, step=tool.Step(current, 50, "step"))
+    assert tool.latest_text(run, 10) == f"rollout_id 10 (step 11, {told})"
+
+
+def test_a_time_ahead_of_the_clock_is_not_said_to_be_now() -> None:
+    assert tool.moment_text(NOW + 3600, NOW).endswith("(ahead of this clock)")
+    assert tool.moment_text(NOW + 5, NOW).endswith("(0s ago)")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,10 @@ ROWS = (
         ("https://wandb.ai/lab/gsm8k/runs/x7k2m9qp", {FROG}),
         ("https://wandb.ai/lab/gsm8k/runs/x7k2m9qp/overview", {FROG}),
         ("  elastic-frog ", {FROG}),
+        ("<https://wandb.ai/lab/gsm8k/runs/x7k2m9qp>,", {FROG}),
+        ("HTTPS://WANDB.AI/runs/runs/RUNS/X7K2M9QP/overview", {FROG}),
+        (f"https://wandb.ai/lab/gsm8k/groups/{FROG}/workspace", {FROG}),
+        ("https://modal.com/apps/ap-team/main/ap-0123456789abcdefABCDEF", {FROG}),
         ("../elastic-frog", set()),
         ("*", set()),
         ("\x1b[31m", set()),
@@ -53,9 +57,11 @@ def test_a_run_without_a_row_is_matched_by_its_id() -> None:
     assert tool.match_runs("amber-h", ROWS[:2], [HAWK]) == (HAWK, HERON)
 
 
-@pytest.mark.parametrize("typed", ["https://", "https://?", "https:///", "   "])
+@pytest.mark.parametrize(
+    "typed", ["https://", "https://?", "https:///", "https://modal.com/", "   "]
+)
 def test_a_url_without_anything_in_it_is_no_query(typed: str) -> None:
-    assert tool.read_query(typed) in ("", "https:")
+    assert tool.read_query(typed) == ""
 
 
 @pytest.mark.parametrize(

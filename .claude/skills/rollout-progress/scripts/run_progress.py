@@ -40,23 +40,35 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from typing import NoReturn
 
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Ctrl-C while the imports below run: no traceback, and there is nothing yet to clean up.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+
+def leave(number: int, _frame: object = None) -> NoReturn:
+    """End at once on a signal, whatever is going on, with the terminal as it was."""
+    if sys.stderr and sys.stderr.isatty():
+        os.write(2, b"\r\x1b[2K\x1b[?25h")  # the spinner's line and the cursor that it hid
+    os._exit(128 + number)
+
+
+# Signals that end the command; what it started ends with it, since `Logs` sees to that.
+DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+if __name__ == "__main__":  # before the imports below: they take long enough to be interrupted
+    for deadly in DEADLY:
+        if signal.getsignal(deadly) is not signal.SIG_IGN:
+            signal.signal(deadly, leave)
 
 import argparse
 import asyncio
 import contextlib
 import difflib
 import io
+import itertools
 import json
 import logging
-import math
 import re
 import select
 import subprocess
-import sys
 import tempfile
 import time
 import unicodedata
@@ -64,7 +76,6 @@ import warnings
 from collections.abc import (
     Awaitable,
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -72,11 +83,10 @@ from collections.abc import (
 )
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    import modal
     from rich.console import Console, RenderableType
 
 T = TypeVar("T")
@@ -102,10 +112,11 @@ ROW_BYTES = 1_024
 
 ENDED_STATUSES = frozenset({"completed", "failed", "stopped", "cancelled"})
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-APP_ID = re.compile(r"ap-[A-Za-z0-9]+")
+APP_ID = re.compile(r"ap-[A-Za-z0-9]{1,64}")
+NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 HTTPS_URL = re.compile(r"https://[^\s\"'<>\\`]+")
-ROLLOUT_FILE = re.compile(r"(?P<run_id>.+)__(?P<rollout_id>\d+)\.json")
-TIMING_FILE = re.compile(r"(?P<rollout_id>\d+)__(?P<role>\w+)\.json")
+ROLLOUT_FILE = re.compile(r"(?P<run_id>.+)__(?P<rollout_id>\d{1,15})\.json")
+TIMING_FILE = re.compile(r"(?P<rollout_id>\d{1,15})__(?P<role>\w{1,40})\.json")
 # CSI and OSC sequences (7 and 8 bit), then any other escape with its one final character.
 ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
@@ -168,12 +179,28 @@ class Run:
     wandb_ids: tuple[str, ...]
     timings: Timings | None
     latest_rollout: Rollout | None
-    latest_rollout_id: int | None
+    last_rollout_id: int | None  # the newest that must have been recorded by now
 
     @property
     def ended(self) -> bool:
-        """Whether the status says that the run is over."""
-        return (self.status or "").casefold() in ENDED_STATUSES
+        """Whether the run is over: by its status, or by its end where that is some other word."""
+        if self.status == "running":
+            return False
+        return self.status in ENDED_STATUSES or self.ended_at is not None
+
+
+@dataclass(frozen=True)
+class App:
+    """What Modal says of an app; `live` is None where it could not say, `unknown` tells why."""
+
+    live: bool | None
+    state: str = ""
+    stopped_at: EpochSeconds | None = None
+    stopped_by: str | None = None
+    unknown: str | None = None
+
+
+LIVE_STATES = frozenset({"ephemeral", "detached", "deployed", "initializing"})
 
 
 @dataclass(frozen=True)
@@ -206,8 +233,7 @@ def parse_json(raw: bytes) -> object:
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deep") from None
     except ValueError as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "broken text"
-        raise ValueError(f"not JSON: {reason} {len(raw):,} bytes long") from None
+        raise ValueError(f"not JSON ({error}; {len(raw):,} bytes)") from None
     return parsed
 
 
@@ -229,24 +255,30 @@ def _text(value: object, *keys: str) -> str | None:
     found = _scalar(value, *keys)
     if not isinstance(found, str):
         return None
-    shown = clean(found[: 2 * FIELD_LIMIT]).strip()
-    return shown if len(shown) <= FIELD_LIMIT else shown[:FIELD_LIMIT] + "…"
+    return shortened(clean(found[: 2 * FIELD_LIMIT]).strip()) or None
+
+
+def shortened(text: str) -> str:
+    """The text, cut where it is longer than any real field."""
+    return text if len(text) <= FIELD_LIMIT else text[:FIELD_LIMIT] + "…"
 
 
 def _number(value: object, *keys: str) -> float | None:
     found = _scalar(value, *keys)
     if isinstance(found, bool) or not isinstance(found, int | float | str):
         return None
+    if isinstance(found, str) and not NUMBER.fullmatch(found):
+        return None
     try:
         number = float(found)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= COUNT_LIMIT else None  # which NaN is not, either
 
 
 def _count(value: object, *keys: str) -> int | None:
     number = _number(value, *keys)
-    return int(number) if number is not None and 0 <= number <= COUNT_LIMIT else None
+    return int(number) if number is not None and number >= 0 else None
 
 
 def _duration(value: object, *keys: str) -> Seconds | None:
@@ -277,28 +309,31 @@ def _elements(value: object, *keys: str) -> Iterable[object]:
     return found if isinstance(found, list) else ()
 
 
-def _newest(times: Iterable[EpochSeconds | None]) -> EpochSeconds | None:
-    return max((time for time in times if time is not None), default=None)
+_Number = TypeVar("_Number", int, float)
+
+
+def _newest(found: Iterable[_Number | None]) -> _Number | None:
+    """The newest time, or the largest id, of those that are known."""
+    return max((number for number in found if number is not None), default=None)
 
 
 def parse_run(record: object, run_id: str) -> Run:
     """Make a Run from a record of any age; `run_id` is its key in the volume."""
     progress = _member(record, "metadata", "framework_progress")
-    phase = _text(record, "framework_status") or _text(progress, "phase") or None
-    status = _text(record, "status") or None
+    phase = _text(record, "framework_status") or _text(progress, "phase")
+    status = _text(record, "status")
     latest = _parse_rollout(_member(record, "metadata", "latest_rollout"))
     app_id = _parse_app_id(record)
-    ended = (status or "").casefold() in ENDED_STATUSES
     progress_rollout_id = _count(progress, "rollout_id")
     return Run(
         run_id=run_id,
-        framework=_text(record, "framework") or None,
+        framework=_text(record, "framework"),
         status=status,
         phase=phase,
-        waiting_for_gpu=_is_false(progress, "is_active")
-        and not ended
+        waiting_for_gpu=status not in ENDED_STATUSES
         and phase is not None
-        and _text(progress, "phase") == phase,
+        and phase == _text(progress, "phase")
+        and _is_false(progress, "is_active"),
         step=_parse_step(progress),
         app_id=app_id,
         app_id_malformed=app_id is None and _scalar(record, "modal_app_id") not in (None, ""),
@@ -315,22 +350,21 @@ def parse_run(record: object, run_id: str) -> Run:
                 *_open_substep_starts(record),
             )
         ),
-        reason=_text(record, "metadata", "terminal_reason") or None,
+        reason=_text(record, "metadata", "terminal_reason"),
         error=_parse_error(record),
         attempt=_count(record, "metadata", "attempt_count"),
         resumed_from=_parse_resumed_from(_member(record, "metadata")),
         wandb_ids=_parse_wandb_ids(record, run_id),
         timings=_parse_timings(record, _count(progress, "current")),
         latest_rollout=latest,
-        latest_rollout_id=_largest(
-            latest.rollout_id if latest else None,
-            progress_rollout_id - 1 if progress_rollout_id else None,
+        # The rollout under way has no row yet, the one before it has.
+        last_rollout_id=_newest(
+            (
+                latest.rollout_id if latest else None,
+                progress_rollout_id - 1 if progress_rollout_id else None,
+            )
         ),
     )
-
-
-def _largest(*numbers: int | None) -> int | None:
-    return max((number for number in numbers if number is not None), default=None)
 
 
 def _is_false(value: object, key: str) -> bool:
@@ -379,7 +413,7 @@ def _parse_error(record: object) -> tuple[str, ...]:
     if not isinstance(found, str):
         return ()
     lines = [
-        shown if len(shown) <= FIELD_LIMIT else shown[:FIELD_LIMIT] + "…"
+        shortened(shown)
         for line in found.splitlines()
         if (shown := clean(line.expandtabs(4)).rstrip())
     ]
@@ -423,7 +457,9 @@ def _parse_timings(record: object, current: int | None) -> Timings | None:
         int(key)
         for field in ("step_times", "substep_times")
         for key, _ in _items(record, field)
-        if key.isdecimal() and len(key) <= len(str(COUNT_LIMIT))
+        if re.fullmatch(r"\d{1,15}", key)
+        # Steps beyond the current one are of an attempt that was given up.
+        if current is None or int(key) <= current
     }
     for step in sorted(steps, reverse=True):
         begun_after = (current is not None and step < current) or step < max(steps)
@@ -448,7 +484,7 @@ def _parse_step_timings(record: object, step: int, *, begun_after: bool) -> Timi
     if total is None and (times is not None or not begun_after or not substeps or not closed):
         return None
     phases = [
-        (began, clean(name)[:FIELD_LIMIT], seconds)
+        (began, shortened(clean(name)), seconds)
         for began, name, seconds in substeps
         if seconds is not None
     ]
@@ -488,7 +524,7 @@ def parse_timing_names(names: Iterable[str]) -> tuple[TimingFile, ...]:
     found = [
         TimingFile(int(match["rollout_id"]), match["role"], name)
         for name in names
-        if (match := TIMING_FILE.fullmatch(name)) and len(name) <= FIELD_LIMIT
+        if (match := TIMING_FILE.fullmatch(name))
     ]
     return tuple(sorted(found, key=lambda file: (-file.rollout_id, file.role)))
 
@@ -525,7 +561,7 @@ def parse_substep_timings(records: Mapping[TimingFile, object]) -> Timings | Non
 
 def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, Seconds]]:
     for name, phase in _items(record, "phases"):
-        shown = clean(name)[:FIELD_LIMIT]
+        shown = shortened(clean(name))
         if isinstance(phase, list):
             spans = [
                 (start, end)
@@ -667,24 +703,8 @@ def parse_rollout_ids(names: Iterable[str], run_id: str) -> frozenset[int]:
     return frozenset(
         int(match["rollout_id"])
         for name in names
-        if (match := ROLLOUT_FILE.fullmatch(name))
-        and match["run_id"] == run_id
-        and len(match["rollout_id"]) <= len(str(COUNT_LIMIT))
+        if (match := ROLLOUT_FILE.fullmatch(name)) and match["run_id"] == run_id
     )
-
-
-@dataclass(frozen=True)
-class App:
-    """What Modal says of an app; `live` is None where it could not say, `unknown` tells why."""
-
-    live: bool | None
-    state: str = ""
-    stopped_at: EpochSeconds | None = None
-    stopped_by: str | None = None
-    unknown: str | None = None
-
-
-LIVE_STATES = frozenset({"ephemeral", "detached", "deployed", "initializing"})
 
 
 def parse_app_list(listed: object, app_id: str) -> App:
@@ -708,6 +728,8 @@ def parse_app_list(listed: object, app_id: str) -> App:
 CANDIDATES_SHOWN = 20
 # A query longer than any id is a paste gone wrong; it is compared, but near misses aren't sought.
 QUERY_LIMIT = 100
+# difflib's similarity, 0 to 1, from which an id is worth suggesting: one or two slips of ten keys.
+NEAR = 0.75
 FULL_RUN_ID = re.compile(
     r"[a-z0-9]+(?:-[a-z0-9]+)+-[0-9a-f]{12}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
@@ -716,20 +738,25 @@ PASTED_URL = re.compile(r"(?:https?://|modal\.com/|(?:www\.)?wandb\.ai/)", re.IG
 
 def read_query(typed: str) -> str:
     """The query in the form in which it is compared: an id out of a URL, in lower case."""
-    query = typed.strip()
+    query = typed.strip().strip("<>\"'`()[]‹›«»,;.")
     if PASTED_URL.match(query):
         query = _id_in_url(query)
     return query.casefold()
 
 
 def _id_in_url(url: str) -> str:
-    segments = [part for part in re.split(r"[?#]", url)[0].split("/") if part]
-    for segment in segments:
+    path = re.split(r"[?#]", url.partition("://")[2] or url)[0]
+    segments: list[str] = [part for part in path.split("/") if part][1:]
+    for segment in reversed(segments):
         if APP_ID.fullmatch(segment):
             return segment
-    if "runs" in segments[:-1]:  # wandb.ai/<entity>/<project>/runs/<id>, perhaps /overview
-        return segments[segments.index("runs") + 1]
-    return segments[-1]
+    # wandb.ai/<entity>/<project>/runs/<id>, and a page of it such as /overview behind that
+    named = [
+        segment
+        for before, segment in itertools.pairwise(segments)
+        if before.casefold() in ("runs", "groups")
+    ]
+    return next(reversed(named or segments), "")
 
 
 def full_run_id(query: str) -> str | None:
@@ -769,10 +796,6 @@ def nearest_runs(query: str, run_ids: Iterable[str]) -> tuple[str, ...]:
                 scores[run_id] = max(scores.get(run_id, 0), matcher.ratio())
     near = [run_id for run_id, score in scores.items() if score >= NEAR]
     return tuple(sorted(near, key=lambda run_id: (-scores[run_id], run_id))[:3])
-
-
-# difflib's similarity, 0 to 1, from which an id is worth suggesting: one or two slips of ten keys.
-NEAR = 0.75
 
 
 # ======================================================================================
@@ -823,116 +846,52 @@ class ReadError(ProgressError):
     def __init__(self, what: str, why: str) -> None:
         """Say it in one line."""
         super().__init__(f"could not read {what}: {why}")
-        self.what = what
         self.why = why
 
 
 class BadFileError(ReadError):
-    """A file that Modal did give, or knows not to exist, but that holds no JSON."""
+    """A file that is missing or holds no JSON: Modal answered, so that no call has failed."""
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """What is recorded of a run's rollouts; `recorded` is None where nothing could be read."""
+    """What is recorded of a run's rollouts, by id; `counted` is false where nothing told."""
 
-    recorded: int | None
-    latest_id: int | None
     rollouts: tuple[Rollout, ...]
+    counted: bool = True
     incomplete: str | None = None
-
-    @property
-    def newest_at(self) -> EpochSeconds | None:
-        """When the newest rollout was written."""
-        return _newest(rollout.created_at for rollout in self.rollouts)
 
 
 @dataclass(frozen=True)
 class Found:
-    """All that was read of one run; `failures` are the calls that went unanswered."""
+    """All that was read of one run.
+
+    `has_result` is None where Modal did not tell, `stale` says why a cached row stands in for
+    the record, and `failures` are the calls that went unanswered.
+    """
 
     run: Run
     app: App | None
     rollouts: Rollouts
-    has_result: bool
+    has_result: bool | None
     stale: str | None
     failures: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Store:
-    """The volume, and until when it may answer."""
-
-    volume: modal.Volume
-    patience: Seconds
-    deadline: float
-
-    async def fetch(self, path: str) -> bytes | None:
-        """The contents of a file; None where there is none. ReadError where Modal fails."""
-
-        async def contents() -> bytes:
-            return b"".join([chunk async for chunk in self.volume.read_file.aio(path)])
-
-        try:
-            return await self._in_time(contents(), path)
-        except FileNotFoundError:
-            return None
-
-    async def list(self, folder: str) -> dict[str, int]:
-        """The files of a folder and when each was written, in seconds since the epoch."""
-        import modal.exception
-
-        listing = self.volume.listdir.aio(folder, recursive=False)
-        try:
-            entries = await self._in_time(listing, f"{folder}/")
-        except (FileNotFoundError, modal.exception.NotFoundError):
-            return {}
-        return {entry.path.rpartition("/")[2]: entry.mtime for entry in entries}
-
-    async def read(self, path: str, parse: Callable[[bytes], T]) -> T:
-        """What `parse` makes of a file; BadFileError where it is missing or isn't JSON."""
-        raw = await self.fetch(path)
-        if raw is None:
-            raise BadFileError(path, "it does not exist")
-        try:
-            return parse(raw)
-        except ValueError as error:
-            raise BadFileError(path, str(error)) from None
-
-    async def _in_time(self, answer: Awaitable[T], what: str) -> T:
-        import modal.exception
-
-        try:
-            async with asyncio.timeout_at(self.deadline):
-                return await answer
-        except (FileNotFoundError, modal.exception.NotFoundError):
-            raise
-        except TimeoutError:
-            raise ReadError(what, f"no answer within {self.patience:g} s") from None
-        except _faults() as fault:
-            raise ReadError(what, _words(fault)) from fault
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a run id alone determines, asked for at once."""
-
-    record: asyncio.Task[Run]
-    has_result: asyncio.Task[bool]
-    timing_names: asyncio.Task[dict[str, int]]
-
-
 def require_modal() -> None:
-    """Raise ProgressError where modal is missing or older than what this tool speaks to."""
+    """Raise ProgressError where modal is missing, broken or older than what is spoken here."""
     needed = ".".join(map(str, OLDEST_MODAL))
     advice = f"it needs {needed} or newer: `uv run {sys.argv[0]} …` brings its own"
     try:
-        import modal  # noqa: F401
-        import rich  # noqa: F401
+        with contextlib.redirect_stdout(io.StringIO()):  # modal's banner about a broken config
+            import modal
+            import rich  # noqa: F401
     except ImportError as error:
         raise ProgressError(f"modal and rich can't be imported here ({error}); {advice}") from None
-    found = sys.modules["modal"].__version__
-    if tuple(int(part) for part in re.findall(r"\d+", found)[:3]) < OLDEST_MODAL:
-        raise ProgressError(f"found modal {clean(found)}; {advice}")
+    except Exception as error:  # noqa: BLE001 - modal reads its config on import, in many ways
+        raise ProgressError(f"modal can't be set up: {_words(error)}") from None
+    if tuple(int(part) for part in re.findall(r"\d+", modal.__version__)[:3]) < OLDEST_MODAL:
+        raise ProgressError(f"found modal {clean(modal.__version__)}; {advice}")
 
 
 def _faults() -> tuple[type[Exception], ...]:
@@ -947,60 +906,113 @@ def _faults() -> tuple[type[Exception], ...]:
         grpclib.exceptions.GRPCError,
         grpclib.exceptions.ProtocolError,
         grpclib.exceptions.StreamTerminatedError,
-        TimeoutError,
         OSError,
+        ValueError,  # what can't be sent, such as a token with a line break in it
     )
 
 
 def _words(fault: BaseException) -> str:
     """A failure in Modal's own words, on one line."""
-    return clean(" ".join(str(fault).split()))[:FIELD_LIMIT] or type(fault).__name__
+    return shortened(clean(" ".join(str(fault).split()))) or type(fault).__name__
 
 
-async def _read_record(store: Store, run_id: str) -> Run:
-    path = f"{RUNS}/{run_id}.json"
-    record = await store.read(path, parse_json)
-    if not isinstance(record, dict):
-        raise BadFileError(path, f"not a record but a {type(record).__name__}")
-    return parse_run(record, run_id)
+class Store:
+    """The volume, until when it may answer, and the calls that failed meanwhile."""
 
+    def __init__(self, env: str | None, patience: Seconds) -> None:
+        """Name the volume; nothing is asked yet."""
+        import modal
 
-async def _open_store(env: str | None, patience: Seconds) -> Store:
-    import modal
+        self.volume = modal.Volume.from_name(VOLUME, environment_name=env)
+        self.patience = patience
+        self.deadline = asyncio.get_running_loop().time() + patience
+        self.failures: list[str] = []
 
-    deadline = asyncio.get_running_loop().time() + patience
-    volume = modal.Volume.from_name(VOLUME, environment_name=env)
-    try:
-        async with asyncio.timeout_at(deadline):
-            await volume.hydrate.aio()
-    except modal.exception.AuthError as fault:
-        raise ProgressError(
-            f"Modal does not accept the token: {_words(fault)}; run `modal token new`"
-        ) from fault
-    except modal.exception.NotFoundError as fault:
-        raise ProgressError(
-            f"{_words(fault)}; check -e/--env and the workspace (`modal profile current`)"
-        ) from fault
-    except TimeoutError:
-        raise ProgressError(
-            f"Modal did not answer within {patience:g} s; check the network, then try again"
-        ) from None
-    except _faults() as fault:
-        raise ProgressError(
-            f"Modal can't be reached: {_words(fault)}; check the network, then try again"
-        ) from fault
-    return Store(volume, patience, deadline)
+    async def open(self) -> None:
+        """Look the volume up. Raises ProgressError with the next step."""
+        import modal.exception
 
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                await self.volume.hydrate.aio()
+        except modal.exception.AuthError as fault:
+            words = f"Modal does not accept the token: {_words(fault)}"
+            hint = "" if "modal token new" in words else "; run `modal token new`"
+            raise ProgressError(f"{words}{hint}") from fault
+        except modal.exception.NotFoundError as fault:
+            hint = "check -e/--env and the workspace (`modal profile current`)"
+            raise ProgressError(f"{_words(fault)}; {hint}") from fault
+        except TimeoutError:
+            words = f"Modal did not answer within {self.patience:g} s"
+            raise ProgressError(f"{words}; check the network, then try again") from None
+        except (modal.exception.ConnectionError, OSError) as fault:
+            words = f"Modal can't be reached: {_words(fault)}"
+            raise ProgressError(f"{words}; check the network, then try again") from fault
+        except _faults() as fault:
+            raise ProgressError(f"Modal refused to open {VOLUME}: {_words(fault)}") from fault
 
-def _ask(store: Store, run_id: str) -> Asked:
-    async def has_result() -> bool:
-        return await store.fetch(f"{RESULTS}/{run_id}.json") is not None
+    async def fetch(self, path: str) -> bytes:
+        """The contents of a file. Raises BadFileError where there is none, else ReadError."""
 
-    return Asked(
-        record=asyncio.create_task(_read_record(store, run_id)),
-        has_result=asyncio.create_task(has_result()),
-        timing_names=asyncio.create_task(store.list(f"{SUBSTEP_TIMING}/{run_id}")),
-    )
+        async def contents() -> bytes:
+            return b"".join([chunk async for chunk in self.volume.read_file.aio(path)])
+
+        return await self._in_time(contents(), path)
+
+    async def read(self, path: str) -> object:
+        """A file's JSON. Raises BadFileError where there is none, else ReadError."""
+        raw = await self.fetch(path)
+        try:
+            return parse_json(raw)
+        except ValueError as error:
+            raise BadFileError(path, str(error)) from None
+
+    async def written(self, folder: str) -> dict[str, int]:
+        """The files of a folder and when each was written; ReadError where Modal fails twice."""
+        try:
+            return await self._written(folder)
+        except BadFileError:
+            return {}
+        except ReadError:  # the SDK makes other failed calls again, this one it does not
+            return await self._written(folder)
+
+    async def _written(self, folder: str) -> dict[str, int]:
+        entries = await self._in_time(self.volume.listdir.aio(folder), f"{folder}/")
+        return {entry.path.rpartition("/")[2]: entry.mtime for entry in entries}
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is such a file; ReadError where Modal fails."""
+        try:
+            await self.fetch(path)
+        except BadFileError:
+            return False
+        return True
+
+    async def noted(self, reading: Awaitable[T]) -> T | None:
+        """What was read, or None where it failed, and why is noted."""
+        try:
+            return await reading
+        except ReadError as error:
+            self.note(error)
+            return None
+
+    def note(self, error: ReadError) -> None:
+        """Keep a failed call; a broken file is none, since what it holds is read elsewhere."""
+        if not isinstance(error, BadFileError):
+            self.failures.append(str(error))
+
+    async def _in_time(self, answer: Awaitable[T], what: str) -> T:
+        import modal.exception
+
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                return await answer
+        except (FileNotFoundError, modal.exception.NotFoundError):
+            raise BadFileError(what, "it does not exist") from None
+        except TimeoutError:
+            raise ReadError(what, f"no answer within {self.patience:g} s") from None
+        except _faults() as fault:
+            raise ReadError(what, _words(fault)) from fault
 
 
 async def read_run(
@@ -1016,72 +1028,73 @@ async def read_run(
     `when_known` hears of the run as soon as its record is there, `note` of what slowed the
     search. Raises ProgressError, or one of its kinds, where no run can be shown.
     """
-    store = await _open_store(env, patience)
-    rollouts_summary = asyncio.create_task(store.read(ROLLOUTS_SUMMARY, bytes))
-    gaps = _Gaps()
-    try:
-        run, stale, asked = await _find(store, query, gaps, note)
-        when_known(run)
-        app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
-        rollouts, has_result, timings = await asyncio.gather(
-            _read_rollouts(store, run, rollouts_summary, gaps),
-            gaps.otherwise(asked.has_result, default=False),
-            _read_timings(store, run, asked, gaps),
-        )
-        app = await _await_app(app_state) if app_state else None
-    finally:
-        rollouts_summary.cancel()
-    failures = [*gaps.seen, *([f"the app's state: {app.unknown}"] if app and app.unknown else [])]
+    store = Store(env, patience)
+    await store.open()
+    rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY))
+    run_id = full_run_id(query)
+    beside = _read_beside(store, run_id) if run_id else None
+    run, stale = await _find(store, query, note)
+    when_known(run)
+    if beside is None or run.run_id != run_id:
+        beside = _read_beside(store, run.run_id)
+    app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
+    rollouts, has_result, timings = await asyncio.gather(
+        _read_rollouts(store, run, rollouts_summary),
+        store.noted(beside.has_result),
+        _read_timings(store, run, beside.timing_names),
+    )
+    app = await _await_app(app_state) if app_state else None
+    if app and app.unknown:
+        store.failures.append(f"could not read the app's state: {app.unknown}")
     return Found(
         run=replace(run, timings=timings),
         app=app,
         rollouts=rollouts,
         has_result=has_result,
         stale=stale,
-        failures=tuple(([f"the record: {stale}"] if stale else []) + failures),
+        failures=tuple(store.failures),
     )
 
 
-class _Gaps:
-    """Collects the calls that failed while the rest goes on."""
+@dataclass(frozen=True)
+class Beside:
+    """What is asked for beside the record, by the run id alone."""
 
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def add(self, error: ReadError) -> None:
-        """Note a failed call; a broken cache is none, since what it held is read elsewhere."""
-        if not isinstance(error, BadFileError):
-            self.seen.append(f"{error.what}: {error.why}")
-
-    async def otherwise(self, reading: Awaitable[T], *, default: T) -> T:
-        """The answer, or the default with the failure noted."""
-        try:
-            return await reading
-        except ReadError as error:
-            self.add(error)
-            return default
+    has_result: asyncio.Task[bool]
+    timing_names: asyncio.Task[dict[str, int]]
 
 
-async def _find(
-    store: Store, query: str, gaps: _Gaps, note: Callable[[str], None]
-) -> tuple[Run, str | None, Asked]:
-    """The run, why it had to be taken from the summary if so, and what was asked about it."""
-    guess = full_run_id(query)
-    asked = _ask(store, guess) if guess else None
-    if asked:
+def _read_beside(store: Store, run_id: str) -> Beside:
+    return Beside(
+        has_result=asyncio.create_task(store.exists(f"{RESULTS}/{run_id}.json")),
+        timing_names=asyncio.create_task(store.written(f"{SUBSTEP_TIMING}/{run_id}")),
+    )
+
+
+async def _find(store: Store, query: str, note: Callable[[str], None]) -> tuple[Run, str | None]:
+    """The run, and why it had to be taken from the summary, if so."""
+    run_id = full_run_id(query)
+    if run_id:
         with contextlib.suppress(ReadError):
-            return await asked.record, None, asked
-    index = await _read_index(store, gaps, note)
+            return await _read_record(store, run_id), None
+    index = await _read_index(store, note)
     run_id = await _choose(store, query, index)
-    if asked is None or run_id != guess:
-        asked = _ask(store, run_id)
     try:
-        return await asked.record, None, asked
+        return await _read_record(store, run_id), None
     except ReadError as error:
         row = index.rows.get(run_id)
         if row is None:
             raise
-        return parse_run(row.record, run_id), error.why, asked
+        store.failures.append(str(error))
+        return parse_run(row.record, run_id), error.why
+
+
+async def _read_record(store: Store, run_id: str) -> Run:
+    path = f"{RUNS}/{run_id}.json"
+    record = await store.read(path)
+    if not isinstance(record, dict):
+        raise BadFileError(path, f"not a record but a {type(record).__name__}")
+    return parse_run(record, run_id)
 
 
 @dataclass(frozen=True)
@@ -1090,11 +1103,6 @@ class Index:
 
     rows: dict[str, Row]
     written: dict[str, int]
-
-    @property
-    def run_ids(self) -> Collection[str]:
-        """Every id, with a row or without."""
-        return self.rows.keys() | self.written.keys()
 
     def newest_first(self, run_ids: Iterable[str]) -> list[str]:
         """The ids by when the run was created, or where that is unknown, last written."""
@@ -1107,134 +1115,132 @@ class Index:
         return sorted(run_ids, key=age)
 
 
-async def _read_index(store: Store, gaps: _Gaps, note: Callable[[str], None]) -> Index:
+async def _read_index(store: Store, note: Callable[[str], None]) -> Index:
     """The runs summary and the folder of records, since the summary loses rows."""
     rows: dict[str, Row] = {}
-    written: dict[str, int] = {}
-    listing = asyncio.create_task(store.list(RUNS))
+    listing = asyncio.create_task(store.written(RUNS))
     try:
-        rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY, parse_json))}
-        readable = True
+        rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY))}
+        unreadable = None
     except ReadError as error:
-        readable = False
-        gaps.add(error)
-        note(f"the runs summary is unreadable ({error.why}): the records themselves are searched")
-    for name, mtime in (await gaps.otherwise(listing, default=written)).items():
-        run_id = name.removesuffix(".json")
-        if name != run_id and RUN_ID.fullmatch(run_id):
-            written[run_id] = mtime
+        store.note(error)
+        unreadable = f"is unreadable ({error.why}): the records themselves were searched"
+    names = await store.noted(listing) or {}
+    run_ids = {name.removesuffix(".json"): at for name, at in names.items() if ".json" in name}
+    written = {run_id: at for run_id, at in run_ids.items() if RUN_ID.fullmatch(run_id)}
     missing = len(written.keys() - rows.keys())
-    if readable and missing:
-        note(f"the runs summary is incomplete: {missing} of {len(written)} runs have no row")
+    if unreadable or missing:
+        incomplete = f"is incomplete: {missing} of {len(written)} runs have no row"
+        note(f"the runs summary {unreadable or incomplete}")
     return Index(rows, written)
 
 
 async def _choose(store: Store, query: str, index: Index) -> str:
     """The one run id that the query means; NoMatchError or SeveralMatchError otherwise."""
-    matched = match_runs(query, index.rows.values(), index.run_ids)
-    if not matched:
-        matched = await _match_in_records(store, query, index)
+    rows = list(index.rows.values())
+    matched = match_runs(query, rows, index.written)
+    if not matched or not any(query in run_id.casefold() for run_id in matched):
+        matched = await _match_in_records(store, query, index, matched)
     if len(matched) == 1:
         return matched[0]
-    shown = f"'{clean(query)[:QUERY_LIMIT]}{'…' if len(query) > QUERY_LIMIT else ''}'"
-    if not matched:
-        near = nearest_runs(query, index.run_ids)
-        hint = (
-            f"did you mean {' or '.join(near)}?" if near else "is it in another environment (-e)?"
+    shown = f"'{clean(query[:QUERY_LIMIT])}{'…' if len(query) > QUERY_LIMIT else ''}'"
+    if matched:
+        newest = index.newest_first(matched)
+        runs = await _read_candidates(store, newest[:CANDIDATES_SHOWN], index)
+        raise SeveralMatchError(
+            f"{len(matched)} runs match {shown}: give more of the id, or the app id",
+            runs,
+            more=len(matched) - len(runs),
         )
-        raise NoMatchError(f"no run matches {shown}: {hint}")
-    newest = index.newest_first(matched)
-    runs = await _read_candidates(store, newest[:CANDIDATES_SHOWN], index)
-    raise SeveralMatchError(
-        f"{len(matched)} runs match {shown}: give more of the id, or the app id",
-        runs,
-        more=len(matched) - len(runs),
+    if store.failures:
+        raise ProgressError(f"{store.failures[0]}; no run matches {shown} in what could be read")
+    near = nearest_runs(query, {*index.rows, *index.written})
+    advice = f"did you mean {' or '.join(near)}?" if near else "is it in another environment (-e)?"
+    raise NoMatchError(f"no run matches {shown}: {advice}")
+
+
+async def _match_in_records(
+    store: Store, query: str, index: Index, matched: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Look for an app id or a W&B id in the records, newest first, until one matches.
+
+    A row may be missing, or be of the time before the run had an app. What rows alone have
+    matched, one more batch of records may match too: it is never guessed.
+    """
+    unread = index.newest_first(
+        run_id
+        for run_id in index.written
+        if run_id not in index.rows or not (matched or index.rows[run_id].app_id)
     )
-
-
-async def _match_in_records(store: Store, query: str, index: Index) -> tuple[str, ...]:
-    """Look for an app id or a W&B id in the records that have no row, newest first."""
-    unread = index.newest_first(index.written.keys() - index.rows.keys())
     for start in range(0, len(unread), RECORDS_AT_ONCE):
         batch = unread[start : start + RECORDS_AT_ONCE]
-        rows = await asyncio.gather(*(_read_row(store, run_id) for run_id in batch))
-        matched = match_runs(query, [row for row in rows if row], ())
+        read = await asyncio.gather(*(_read_row(store, run_id) for run_id in batch))
+        rows = [row for row in read if row]
+        matched = tuple({*matched, *match_runs(query, rows, ())})
         if matched:
-            return matched
-    return ()
+            break
+    return matched
 
 
 async def _read_row(store: Store, run_id: str) -> Row | None:
-    try:
-        return parse_row(await store.read(f"{RUNS}/{run_id}.json", parse_json), run_id)
-    except ReadError:
-        return None
+    record = await store.noted(store.read(f"{RUNS}/{run_id}.json"))
+    return None if record is None else parse_row(record, run_id)
 
 
 async def _read_candidates(store: Store, run_ids: Sequence[str], index: Index) -> tuple[Run, ...]:
+    """The runs as their records stand, since rows lag; as their rows where those can't be read."""
+
     async def candidate(run_id: str) -> Run:
-        row = index.rows.get(run_id) or await _read_row(store, run_id)
+        row = await _read_row(store, run_id) or index.rows.get(run_id)
         return parse_run(row.record if row else None, run_id)
 
     return tuple(await asyncio.gather(*map(candidate, run_ids)))
 
 
-async def _read_rollouts(
-    store: Store, run: Run, summary: Awaitable[bytes], gaps: _Gaps
-) -> Rollouts:
+async def _read_rollouts(store: Store, run: Run, summary: Awaitable[bytes]) -> Rollouts:
     """The run's rollouts; where the summary is known to be short, counted by their files."""
     try:
         rollouts = parse_rollouts(await summary, run.run_id)
-        fault = _lack_of(rollouts, run)
+        lack = _lack(rollouts, run)
     except (ReadError, ValueError) as error:
         if isinstance(error, ReadError):
-            gaps.add(error)
+            store.note(error)
         why = error.why if isinstance(error, ReadError) else str(error)
-        rollouts, fault = (), f"the rollouts summary can't be read: {why}"
-    latest_id = rollouts[-1].rollout_id if rollouts else None
-    if fault is None:
-        return Rollouts(len(rollouts), latest_id, rollouts)
-    nothing: dict[str, int] = {}
-    names = await gaps.otherwise(store.list(ROLLOUTS), default=nothing)
-    ids = parse_rollout_ids(names, run.run_id) | {rollout.rollout_id for rollout in rollouts}
+        rollouts, lack = (), f"the rollouts summary can't be read: {why}"
+    if lack is None:
+        return Rollouts(rollouts)
     known = {rollout.rollout_id: rollout for rollout in rollouts}
-    if run.latest_rollout and run.latest_rollout.rollout_id not in known:
-        known[run.latest_rollout.rollout_id] = run.latest_rollout
+    if run.latest_rollout:
+        known.setdefault(run.latest_rollout.rollout_id, run.latest_rollout)
+    names = await store.noted(store.written(ROLLOUTS))
+    ids = sorted({*known, *parse_rollout_ids(names or (), run.run_id)})
     return Rollouts(
-        recorded=len(ids) if names or rollouts else None,
-        latest_id=max(ids, default=None),
-        rollouts=tuple(known.get(rollout_id, Rollout(rollout_id)) for rollout_id in sorted(ids)),
-        incomplete=fault,
+        rollouts=tuple(known.get(rollout_id, Rollout(rollout_id)) for rollout_id in ids),
+        counted=names is not None or bool(rollouts),
+        incomplete=lack,
     )
 
 
-def _lack_of(rollouts: Sequence[Rollout], run: Run) -> str | None:
+def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
     """Why the summary is known to lack rows of this run, if it is."""
     last = rollouts[-1].rollout_id if rollouts else -1
-    if run.latest_rollout_id is not None and run.latest_rollout_id > last:
-        return f"the rollouts summary lacks rows up to rollout_id {run.latest_rollout_id}"
+    if run.last_rollout_id is not None and run.last_rollout_id > last:
+        return f"the rollouts summary lacks rows up to rollout_id {run.last_rollout_id}"
     if not rollouts and run.step and run.step.current > 1:
         return f"the rollouts summary has no row of this run, which is at step {run.step.current}"
+    if rollouts and len(rollouts) <= last - rollouts[0].rollout_id:
+        return f"the rollouts summary lacks rows before rollout_id {last}"
     return None
 
 
-async def _read_timings(store: Store, run: Run, asked: Asked, gaps: _Gaps) -> Timings | None:
+async def _read_timings(store: Store, run: Run, names: Awaitable[dict[str, int]]) -> Timings | None:
     """The record's own timings, else those of the newest timing files."""
     if run.timings:
         return run.timings
-    no_files: dict[str, int] = {}
-    names = await gaps.otherwise(asked.timing_names, default=no_files)
-    files = files_of_newest_steps(parse_timing_names(names), TIMED_STEPS)
-    nothing: object = None
-    records = await asyncio.gather(
-        *(
-            gaps.otherwise(
-                store.read(f"{SUBSTEP_TIMING}/{run.run_id}/{file.name}", parse_json),
-                default=nothing,
-            )
-            for file in files
-        )
-    )
+    files = files_of_newest_steps(parse_timing_names(await store.noted(names) or ()), TIMED_STEPS)
+
+    paths = (f"{SUBSTEP_TIMING}/{run.run_id}/{file.name}" for file in files)
+    records = await asyncio.gather(*(store.noted(store.read(path)) for path in paths))
     return parse_substep_timings(dict(zip(files, records, strict=True)))
 
 
@@ -1242,12 +1248,11 @@ async def _await_app(state: asyncio.Task[App]) -> App:
     done, _ = await asyncio.wait({state}, timeout=APP_PATIENCE)
     if done:
         return state.result()
-    state.cancel()
     return App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
 
 
 async def _read_app(app_id: str, env: str | None) -> App:
-    import modal
+    import modal.exception
 
     try:
         app = await modal.App.lookup.aio(app_id, environment_name=env)
@@ -1267,18 +1272,16 @@ async def _read_app(app_id: str, env: str | None) -> App:
 
 async def _read_app_list(app_id: str, env: str | None) -> App:
     """The app's state from this interpreter's own `modal app list`."""
+    # -P keeps a `modal` folder in the working directory from being taken for the package.
+    words = ["app", "list", "--json", *(["-e", env] if env else [])]
     child = await asyncio.create_subprocess_exec(
-        *modal_command("app", "list", "--json", env=env),
+        *(sys.executable, "-P", "-m", "modal", *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         env=child_environment(),
     )
-    try:
-        out, err = await child.communicate()
-    finally:
-        if child.returncode is None:
-            child.kill()
+    out, err = await child.communicate()
     if child.returncode:
         return App(live=None, unknown=error_line(err))
     try:
@@ -1294,6 +1297,7 @@ async def _read_app_list(app_id: str, env: str | None) -> App:
 # Seconds without a sign of life after which a live run is possibly stuck: the skill's ten minutes.
 STUCK_AFTER = 600.0
 Level: TypeAlias = Literal["plain", "good", "warn", "bad", "dim"]
+Condition: TypeAlias = Literal["stuck", "died", "finished", "over"]
 
 
 @dataclass(frozen=True)
@@ -1302,12 +1306,13 @@ class Judgement:
 
     updated_at: EpochSeconds | None
     idle: Seconds | None
-    condition: Literal["stuck", "died", "finished"] | None
+    condition: Condition | None
 
 
 def judge(found: Found, now: EpochSeconds) -> Judgement:
     """Judge a run from all that was read of it. A time in the future counts as now."""
-    sign = _newest((found.run.last_sign, found.rollouts.newest_at))
+    recorded = (rollout.created_at for rollout in found.rollouts.rollouts)
+    sign = _newest((found.run.last_sign, *recorded))
     idle = None if sign is None else max(0.0, now - sign)
     return Judgement(
         updated_at=found.run.started_at if sign is None else sign,
@@ -1316,10 +1321,12 @@ def judge(found: Found, now: EpochSeconds) -> Judgement:
     )
 
 
-def _condition(found: Found, idle: Seconds | None) -> Literal["stuck", "died", "finished"] | None:
-    if (found.run.status or "").casefold() != "running" or found.app is None:
+def _condition(found: Found, idle: Seconds | None) -> Condition | None:
+    if found.run.status != "running" or found.app is None:
         return None
     if found.app.live is False:
+        if found.has_result is None:
+            return "over"
         return "finished" if found.has_result else "died"
     if found.app.live and idle is not None and idle > STUCK_AFTER:
         return "stuck"
@@ -1351,6 +1358,8 @@ PIPE_WIDTH = 1_000_000
 # Columns below which a window is left to wrap by itself: there is no room for labels and values.
 NARROW = 50
 LAST_ROLLOUTS = 5
+# Seconds by which two clocks may differ without a word.
+CLOCK_SLACK = 60
 
 
 # ---- Secrets: training logs print their environment, and a screen or a chat is no place for it.
@@ -1454,6 +1463,8 @@ def age_text(seconds: Seconds) -> str:
 def moment_text(moment: EpochSeconds, now: EpochSeconds) -> str:
     """`2026-11-29 12:01:03 UTC (2h 24m ago)`."""
     written = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if moment > now + CLOCK_SLACK:
+        return f"{written} (ahead of this clock)"
     return f"{written} ({age_text(max(0.0, now - moment))} ago)"
 
 
@@ -1474,17 +1485,24 @@ def stopped_text(app: App, now: EpochSeconds) -> str:
 
 def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
     """The app's id and whether it is live."""
-    if run.app_id_malformed:
-        return "unknown (malformed app id)", "warn"
     if app is None:
-        if run.ended:
-            return "none: the run ended before it had one, so there are no logs", "plain"
-        return "none yet: the run is still queuing or in early setup, so there are no logs", "plain"
+        return no_app_text(run), "plain"
     if app.live is None:
         return f"{run.app_id} · unknown ({app.unknown})", "warn"
     if app.live:
         return f"{run.app_id} · live ({app.state})", "good"
     return f"{run.app_id} · not live ({stopped_text(app, now)})", "plain"
+
+
+def no_app_text(run: Run) -> str:
+    """Why there is no app to speak of."""
+    if run.app_id_malformed:
+        return "unknown (malformed app id)"
+    if run.ended:
+        return "none: the run ended before it had one, so there are no logs"
+    if run.step and run.step.current > 1:
+        return "none recorded, so there are no logs"
+    return "none yet: the run is still queuing or in early setup, so there are no logs"
 
 
 def timings_text(timings: Timings) -> str:
@@ -1502,7 +1520,7 @@ def attempt_text(run: Run) -> str | None:
     return str(run.attempt) if run.attempt and run.attempt > 1 else None
 
 
-def field(label: str, text: str, level: Level = "plain") -> RenderableType:
+def field(label: str, value: RenderableType, level: Level = "plain") -> RenderableType:
     """One labelled line, its further lines under the value."""
     from rich.table import Table
     from rich.text import Text
@@ -1510,7 +1528,8 @@ def field(label: str, text: str, level: Level = "plain") -> RenderableType:
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(width=LABEL_WIDTH, no_wrap=True)
     line.add_column(overflow="fold")
-    line.add_row(Text(label, "dim"), Text(text, STYLES[level]))
+    shown = Text(value, STYLES[level]) if isinstance(value, str) else value
+    line.add_row(Text(label, "dim"), shown)
     return indented(line)
 
 
@@ -1535,98 +1554,103 @@ def hint(text: str, level: Level) -> RenderableType:
     return indented(Text(text, STYLES[level]))
 
 
-def step_field(step: Step | None, *, bar: bool) -> RenderableType:
-    """The step, on a terminal with a bar."""
+def step_bar(step: Step) -> RenderableType:
+    """The step, and how much of the training is done."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    if not bar or step is None or not step.total:
-        return field("step", step_text(step))
-    done = min(max(step.current - 1, 0), step.total)
+    total = step.total or 1
+    done = min(max(step.current - 1, 0), total)
     line = Table.grid(padding=(0, 2, 0, 0))
-    line.add_column(width=LABEL_WIDTH, no_wrap=True)
-    line.add_row(
-        Text("step", "dim"),
-        Text(step_text(step), "bold"),
-        ProgressBar(total=step.total, completed=done, width=24),
-        Text(f"{100 * done // step.total}% done", "dim"),
-    )
-    return indented(line)
+    line.add_column(overflow="fold")
+    bar = ProgressBar(total=total, completed=done, width=24)
+    line.add_row(Text(step_text(step), "bold"), bar, Text(f"{100 * done // total}% done", "dim"))
+    return line
 
 
 def progress_block(
     found: Found, judged: Judgement, now: EpochSeconds, *, bar: bool
 ) -> list[RenderableType]:
-    """The Progress block, line by line."""
+    """The Progress block; a line whose value is unknown is left out."""
     run = found.run
-    phase = run.phase or "unknown"
     app, app_level = app_text(run, found.app, now)
-    status_level = STATUS_LEVELS.get((run.status or "").casefold(), "plain")
-    lines: list[RenderableType] = [heading("Progress"), field("run", run.run_id)]
-    if found.stale:
-        stale = f"the record could not be read ({found.stale}): this is its row in the runs summary"
-        lines.append(field("source", f"{stale}, which may lag", "warn"))
-    if run.framework:
-        lines.append(field("framework", run.framework))
-    lines.append(field("status", run.status or "unknown", status_level))
     waiting = " (waiting for a GPU)" if run.waiting_for_gpu else ""
-    lines.append(field("phase", f"{phase}{waiting}", "warn" if waiting else "plain"))
-    lines.append(step_field(run.step, bar=bar))
-    if attempt := attempt_text(run):
-        lines.append(field("attempt", attempt))
-    lines.append(field("app", app, app_level))
-    if run.url:
-        lines.append(field("url", run.url))
-    moments = (
-        ("created", run.created_at),
-        ("started", run.started_at),
-        ("updated", judged.updated_at),
-        ("ended", run.ended_at if run.ended else None),
-    )
-    lines += [field(label, moment_text(moment, now)) for label, moment in moments if moment]
-    if run.ended and run.reason:
-        lines.append(field("reason", run.reason))
-    if run.ended and run.error:
-        further = (f"│ {line}" for line in run.error[1:])
-        lines.append(field("error", "\n".join((run.error[0], *further)), "bad"))
-    if run.timings:
-        lines.append(field("timings", timings_text(run.timings)))
-    lines += condition_hint(found.app, judged, now)
-    return lines
+    with_bar = bar and run.step and run.step.total
+    over = run.status != "running"
+    rows: list[tuple[str, RenderableType | None, Level]] = [
+        ("run", run.run_id, "plain"),
+        ("source", source_text(found.stale), "warn"),
+        ("framework", run.framework, "plain"),
+        ("status", run.status or "unknown", STATUS_LEVELS.get(run.status or "", "plain")),
+        ("phase", f"{run.phase or 'unknown'}{waiting}", "warn" if waiting else "plain"),
+        ("step", step_bar(run.step) if run.step and with_bar else step_text(run.step), "plain"),
+        ("attempt", attempt_text(run), "plain"),
+        ("app", app, app_level),
+        ("url", run.url, "plain"),
+        ("created", moment_text(run.created_at, now) if run.created_at else None, "plain"),
+        ("started", moment_text(run.started_at, now) if run.started_at else None, "plain"),
+        ("updated", moment_text(judged.updated_at, now) if judged.updated_at else None, "plain"),
+        ("ended", moment_text(run.ended_at, now) if run.ended_at and over else None, "plain"),
+        ("reason", run.reason if over else None, "plain"),
+        ("error", "\n│ ".join(run.error) if over else None, "bad"),
+        ("timings", timings_text(run.timings) if run.timings else None, "plain"),
+    ]
+    lines = [field(label, value, level) for label, value, level in rows if value]
+    return [heading("Progress"), *lines, *condition_hint(found.app, judged, now)]
+
+
+def source_text(stale: str | None) -> str | None:
+    """Why the record is not what is shown, if it isn't."""
+    if stale is None:
+        return None
+    row = "this is its row in the runs summary, which may lag"
+    return f"the record could not be read ({stale}): {row}"
 
 
 def condition_hint(app: App | None, judged: Judgement, now: EpochSeconds) -> list[RenderableType]:
     """The line that says that the run is not simply running, if it isn't."""
-    if judged.condition == "stuck":
-        quiet = age_text(judged.idle or 0)
-        text = f"the app is live but the run has recorded nothing for {quiet}"
-        return [hint(f"⚠ POSSIBLY STUCK: {text}", "warn")]
-    if judged.condition == "died" and app:
-        # "stopped 14m ago by NAME" as a clause; who stopped it stands in the app line.
-        how = stopped_text(replace(app, stopped_by=None), now)
-        verb = "" if app.state in ("", "stopped") else "is "
-        text = f"status says running, but the app {verb}{how}; the last log lines hold the cause"
-        return [hint(f"✗ APP DIED: {text}", "bad")]
-    if judged.condition == "finished":
-        text = "a train result is recorded; the status has not caught up"
-        return [hint(f"✓ finished: {text}", "good")]
-    return []
+    if judged.condition is None:
+        return []
+    # As a clause: who stopped it stands in the app line.
+    how = stopped_text(replace(app, stopped_by=None), now) if app else ""
+    over = f"status says running, but the app {how if how.startswith('stopped') else f'is {how}'}"
+    quiet = f"the app is live but the run has recorded nothing for {age_text(judged.idle or 0)}"
+    hints: dict[Condition, tuple[str, Level]] = {
+        "stuck": (f"⚠ POSSIBLY STUCK: {quiet}", "warn"),
+        "died": (f"✗ APP DIED: {over}; the last log lines hold the cause", "bad"),
+        "over": (f"⚠ APP OVER: {over}; whether it left a train result is unknown", "warn"),
+        "finished": (
+            "✓ finished: a train result is recorded; the status has not caught up",
+            "good",
+        ),
+    }
+    return [hint(*hints[judged.condition])]
 
 
-def rollouts_block(rollouts: Rollouts) -> list[RenderableType]:
+def rollouts_block(found: Found) -> list[RenderableType]:
     """The Rollouts block: how many, the latest, the last five."""
-    lines: list[RenderableType] = [heading("Rollouts")]
-    recorded = "unknown" if rollouts.recorded is None else str(rollouts.recorded)
-    lines.append(field("recorded", recorded))
-    if rollouts.latest_id is not None:
-        step = f"step {rollouts.latest_id + 1}, the latest completed step"
-        lines.append(field("latest", f"rollout_id {rollouts.latest_id} ({step})"))
-    if rollouts.incomplete:
-        lines.append(field("note", f"figures are incomplete: {rollouts.incomplete}", "warn"))
-    if rollouts.rollouts:
-        lines.append(indented(rollouts_table(rollouts.rollouts[-LAST_ROLLOUTS:])))
+    rollouts = found.rollouts.rollouts
+    recorded = str(len(rollouts)) if found.rollouts.counted else "unknown"
+    lines: list[RenderableType] = [heading("Rollouts"), field("recorded", recorded)]
+    if rollouts:
+        lines.append(field("latest", latest_text(found.run, rollouts[-1].rollout_id)))
+    if found.rollouts.incomplete:
+        note = f"figures are incomplete: {found.rollouts.incomplete}"
+        lines.append(field("note", note, "warn"))
+    if rollouts:
+        lines.append(indented(rollouts_table(rollouts[-LAST_ROLLOUTS:])))
     return lines
+
+
+def latest_text(run: Run, rollout_id: int) -> str:
+    """`rollout_id 10 (step 11, the latest completed step)`, or where that step stands else."""
+    step = rollout_id + 1
+    if run.ended or run.step is None or run.step.current > step:
+        return f"rollout_id {rollout_id} (step {step}, the latest completed step)"
+    if run.step.current == step:
+        return f"rollout_id {rollout_id} (step {step}, under way)"
+    return f"rollout_id {rollout_id} (step {step}, of an attempt before this one)"
 
 
 def rollouts_table(rollouts: Sequence[Rollout]) -> RenderableType:
@@ -1686,16 +1710,15 @@ def candidates_block(runs: Sequence[Run], more: int, now: EpochSeconds) -> list[
     return lines
 
 
-def open_console(stream: Literal["stdout", "stderr"]) -> Console:
+def open_console() -> Console:
     """A console that wraps to a terminal's window, and never wraps or colours a pipe.
 
     NO_COLOR and FORCE_COLOR are rich's to obey.
     """
     from rich.console import Console
 
-    file = getattr(sys, stream)
-    console = Console(file=file, highlight=False, markup=False, emoji=False)
-    if not file.isatty() or console.width < NARROW:
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not sys.stdout.isatty() or console.width < NARROW:
         console.width = PIPE_WIDTH
     return console
 
@@ -1738,14 +1761,6 @@ runpy.run_module("modal", run_name="__main__", alter_sys=True)
 """
 
 
-def modal_command(*words: str, env: str | None) -> list[str]:
-    """A command of this interpreter's own modal: one on the PATH may be another project's.
-
-    -P keeps a `modal` folder in the working directory from being taken for the package.
-    """
-    return [sys.executable, "-P", "-m", "modal", *words, *(["-e", env] if env else [])]
-
-
 def child_environment() -> dict[str, str]:
     """The environment for modal's CLI: times in UTC, and no colour codes before them."""
     kept = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
@@ -1759,8 +1774,8 @@ def error_line(stderr: bytes) -> str:
     told = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
     boxed = " ".join(line.strip("│ ") for line in lines if line.startswith("│"))
     if told or boxed:
-        return (told[-1] if told else boxed)[:FIELD_LIMIT]
-    return next((line for line in reversed(lines) if line), "it said nothing")[:FIELD_LIMIT]
+        return shortened(told[-1] if told else boxed)
+    return shortened(next((line for line in reversed(lines) if line), "it said nothing"))
 
 
 class Logs:
@@ -1805,6 +1820,8 @@ class Logs:
         status = self._child.wait()
         self._stderr.seek(0)
         told = self._stderr.read()
+        if status < 0:
+            raise ProgressError(f"modal app logs was killed by signal {-status}")
         if status:
             raise ProgressError(f"modal app logs failed: {error_line(told)}")
 
@@ -1832,15 +1849,15 @@ class Logs:
             else:
                 raise ProgressError(f"modal app logs did not end within {patience:g} s")
 
+    def kill(self, number: int, frame: object = None) -> NoReturn:
+        """End the child, then this process: a handler for signals."""
+        self._child.kill()
+        leave(number, frame)
+
     def end(self) -> None:
         """End the child, however far it is."""
-        if self._child.poll() is None:
-            self._child.kill()
-            self._child.wait()
-        for stream in (self._child.stdin, self._child.stdout, self._stderr):
-            if stream:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        self._child.kill()
+        self._child.wait()
 
 
 # ======================================================================================
@@ -1852,7 +1869,6 @@ class Logs:
 TAIL_DEFAULT, TAIL_LIMIT = 200, 20_000
 # Seconds; the SDK itself gives up on a server that can't be reached after 57.
 TIMEOUT_DEFAULT, TIMEOUT_LIMIT = 60.0, 86_400
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -1869,27 +1885,26 @@ class Arguments:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"error: {clean(message)}; see {self.prog} --help\n")
+        complain(f"{clean(message)}; see {self.prog} --help")
         sys.exit(2)
 
     def format_help(self) -> str:
         return f"{__doc__}"
 
 
-def _tail(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= TAIL_LIMIT:
-        raise argparse.ArgumentTypeError(f"N must be a number from 1 to {TAIL_LIMIT:,}")
-    return int(text)
+def _within(number: type[_Number], least: float, most: float) -> Callable[[str], _Number]:
+    """An argument's type: a number between two bounds."""
 
+    def read(text: str) -> _Number:
+        try:
+            found = number(text)
+        except ValueError:
+            found = number(-1)
+        if not least <= found <= most:
+            raise argparse.ArgumentTypeError(f"it must be a number from {least:,g} to {most:,}")
+        return found
 
-def _seconds(text: str) -> Seconds:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= TIMEOUT_LIMIT:
-        raise argparse.ArgumentTypeError(f"S must be seconds, more than 0, up to {TIMEOUT_LIMIT:,}")
-    return seconds
+    return read
 
 
 def parse_arguments(words: Sequence[str]) -> Arguments:
@@ -1897,12 +1912,14 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     parser = _Parser(prog="run_progress.py", allow_abbrev=False)
     parser.add_argument("run", metavar="RUN")
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("-n", "--tail", type=_tail, metavar="N")
+    output.add_argument("-n", "--tail", type=_within(int, 1, TAIL_LIMIT), metavar="N")
     output.add_argument("--no-logs", action="store_true")
     output.add_argument("-f", "--follow", action="store_true")
     parser.add_argument("-e", "--env", metavar="ENV")
     parser.add_argument("--show-secrets", action="store_true")
-    parser.add_argument("--timeout", type=_seconds, metavar="S", default=TIMEOUT_DEFAULT)
+    parser.add_argument(
+        "--timeout", type=_within(float, 0.1, TIMEOUT_LIMIT), metavar="S", default=TIMEOUT_DEFAULT
+    )
     given = parser.parse_args(words)
     query = read_query(given.run)
     if not query:
@@ -1927,50 +1944,64 @@ def logs_words(arguments: Arguments, app_id: str, app: App | None) -> list[str]:
 
 def show_run(arguments: Arguments) -> int:
     """Read the run, show its blocks and its logs; the exit status."""
-    guard = keep_text if arguments.show_secrets else mask_secrets
-    with contextlib.ExitStack() as ending:
-        logs = Logs() if arguments.logs != "none" else None
-        if logs:
-            ending.callback(logs.end)
+    logs = None
+    if arguments.logs != "none":
+        logs = Logs()
+        for deadly in DEADLY:
+            if signal.getsignal(deadly) is leave:
+                signal.signal(deadly, logs.kill)
+    try:
         require_modal()
-        out, err = open_console("stdout"), open_console("stderr")
-
-        def when_known(run: Run) -> None:
-            if logs and run.app_id and arguments.logs == "tail":
-                logs.ask(logs_words(arguments, run.app_id, None))
-
-        def note(text: str) -> None:
-            err.print(f"note: {guard(text)}", style="dim")
-
-        spinner = err.status("reading the run from Modal") if sys.stderr.isatty() else None
-        with spinner or contextlib.nullcontext():
-            reading = read_run(
-                arguments.query,
-                arguments.env,
-                arguments.timeout,
-                when_known=when_known,
-                note=note,
-            )
-            found = guarded(asyncio.run(reading), guard)
-        now = time.time()
-        bar = out.width < PIPE_WIDTH
-        show(out, progress_block(found, judge(found, now), now, bar=bar))
-        show(out, ["", *rollouts_block(found.rollouts)])
-        failures = list(found.failures)
+        return show_blocks(arguments, logs)
+    finally:
         if logs:
-            show(out, [""])
-            failures += show_logs(arguments, found, logs, out)
-    sys.stdout.flush()
+            logs.end()
+
+
+def show_blocks(arguments: Arguments, logs: Logs | None) -> int:
+    """Read the run while its log command starts, and show both; the exit status."""
+    guard = keep_text if arguments.show_secrets else mask_secrets
+
+    def when_known(run: Run) -> None:
+        if logs and run.app_id and arguments.logs == "tail":
+            logs.ask(logs_words(arguments, run.app_id, None))
+
+    def note(text: str) -> None:
+        tell(f"note: {guard(text)}", dim=True)
+
+    reading = read_run(
+        arguments.query, arguments.env, arguments.timeout, when_known=when_known, note=note
+    )
+    with spinner("reading the run from Modal"):
+        found = guarded(asyncio.run(reading), guard)
+    now = time.time()
+    out = open_console()
+    show(out, progress_block(found, judge(found, now), now, bar=out.width < PIPE_WIDTH))
+    show(out, ["", *rollouts_block(found)])
+    failures = list(found.failures)
+    if logs:
+        show(out, [""])
+        failures += show_logs(arguments, found, logs, out)
     for failure in failures:
-        complain(f"could not read {failure}")
+        complain(failure)
     return 1 if failures else 0
+
+
+def spinner(text: str) -> contextlib.AbstractContextManager[object]:
+    """What shows on stderr while something is awaited: on a terminal only."""
+    from rich.console import Console
+
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    return Console(stderr=True).status(text)
 
 
 def show_logs(arguments: Arguments, found: Found, logs: Logs, out: Console) -> list[str]:
     """The Logs block: the log command's output, guarded; what failed, if it did."""
     run = found.run
     if run.app_id is None:
-        why = "the app id is malformed" if run.app_id_malformed else "no app yet"
+        why = "no app, and the run is over" if run.ended else "no app yet"
+        why = "the app id is malformed" if run.app_id_malformed else why
         show(out, [heading(f"Logs: none, {why}")])
         return []
     words = logs_words(arguments, run.app_id, found.app)
@@ -1986,36 +2017,30 @@ def show_logs(arguments: Arguments, found: Found, logs: Logs, out: Console) -> l
             sys.stdout.buffer.write(guarded_lines)
             sys.stdout.buffer.flush()
     except ProgressError as error:
-        return [f"the logs: {error if arguments.show_secrets else mask_secrets(str(error))}"]
+        failure = f"could not read the logs: {error}"
+        return [failure if arguments.show_secrets else mask_secrets(failure)]
     return []
 
 
 def complain(message: str) -> None:
     """One error line on stderr, after all that stdout holds."""
     sys.stdout.flush()
-    sys.stderr.write(f"error: {message}\n")
-    sys.stderr.flush()
+    tell(f"error: {message}")
+
+
+def tell(line: str, *, dim: bool = False) -> None:
+    """A line on stderr; one that is gone or full changes nothing else."""
+    dimmed = dim and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"\x1b[2m{line}\x1b[0m\n" if dimmed else f"{line}\n")
+        sys.stderr.flush()
 
 
 def main() -> int:
     """Run the command; errors become one line and an exit status, never a traceback."""
+    prepare_streams()
     try:
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        prepare_streams()
-        return show_run(parse_arguments(sys.argv[1:]))
-    except SeveralMatchError as error:
-        console = open_console("stdout")
-        console.width = PIPE_WIDTH  # ids are there to be copied: rows are never folded
-        candidates = guarded(error.candidates, mask_secrets)
-        show(console, candidates_block(candidates, error.more, time.time()))
-        complain(mask_secrets(str(error)))
-        return error.status
-    except ProgressError as error:
-        complain(mask_secrets(str(error)))
-        return error.status
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        return run_command(sys.argv[1:])
     except BrokenPipeError:  # the reader has what it wanted
         abandon_stdout()
         return 0
@@ -2025,9 +2050,31 @@ def main() -> int:
         return 1
 
 
+def run_command(words: Sequence[str]) -> int:
+    """Run the command and tell what is wrong with it; OSError where stdout can't be written."""
+    try:
+        return show_run(parse_arguments(words))
+    except SeveralMatchError as error:
+        console = open_console()
+        console.width = PIPE_WIDTH  # ids are there to be copied: rows are never folded
+        candidates = guarded(error.candidates, mask_secrets)
+        show(console, candidates_block(candidates, error.more, time.time()))
+        complain(mask_secrets(str(error)))
+        return error.status
+    except ProgressError as error:
+        complain(mask_secrets(str(error)))
+        return error.status
+    except SystemExit as error:  # argparse has told what it had to
+        sys.stdout.flush()
+        return int(error.code or 0)
+
+
 def prepare_streams() -> None:
     """Keep what a stream can't hold, and what is not meant for the user, from showing."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed from the start
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     # A read that was given up leaves futures and generators in the SDK that nobody awaits.
@@ -2041,9 +2088,5 @@ def abandon_stdout() -> None:
 
 
 if __name__ == "__main__":
-    # Straight out: the SDK's own clean-up at exit takes a while, and Ctrl-C in it shows.
-    exit_status = main()
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(exit_status)
+    # Straight out, everything being flushed: the SDK's own clean-up at exit takes a while.
+    os._exit(main())
