@@ -1,8 +1,12 @@
 """The tool run as a command, by the real interpreter, against the local Modal."""
 
+import functools
+import itertools
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -97,13 +101,56 @@ class Command:
     arrange: Arrange | None
     parameters: tuple[tuple[str, Any], ...]
 
-    def run(self) -> Shown:
+    def run(self, ready: "Ready") -> Shown:
         with LocalModal() as local:
-            sample_gym(time.time()).install(local)
+            recent_gym().install(local)
             if self.arrange:
                 self.arrange(local, dict(self.parameters))
-            shown = tool_for(local)(*self.words, **dict(self.environment))
-            return replace(shown, calls=local.calls)
+            environment = clean_environment(local, **dict(self.environment))
+            return replace(ready.run(self.words, environment), calls=local.calls)
+
+
+class Ready:
+    """Interpreters with modal imported (tests/ready.py), one for each command that runs ahead."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.own = threading.local()
+        self.started: list[subprocess.Popen[str]] = []
+        self.numbers = itertools.count()
+
+    def interpreter(self) -> "subprocess.Popen[str]":
+        """This thread's own."""
+        if not hasattr(self.own, "process"):
+            dropped = ("MODAL_", "PYTHONDONTWRITEBYTECODE")
+            kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+            self.own.process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).parent / "ready.py")],
+                env={**kept, "MODAL_CONFIG_PATH": str(self.folder / "absent.toml")},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            self.started.append(self.own.process)
+        process: subprocess.Popen[str] = self.own.process
+        return process
+
+    def run(self, words: tuple[str, ...], environment: dict[str, str]) -> Shown:
+        process = self.interpreter()
+        assert process.stdin
+        assert process.stdout
+        out, err = (self.folder / f"{next(self.numbers)}.{name}" for name in ("out", "err"))
+        asked = {"words": [str(SCRIPT), *words], "environment": environment}
+        process.stdin.write(json.dumps({**asked, "out": str(out), "err": str(err)}) + "\n")
+        process.stdin.flush()
+        status = int(process.stdout.readline())
+        shown = Shown(status, out.read_text(), err.read_text())
+        assert "Traceback" not in shown.err, shown.err
+        return shown
+
+    def end(self) -> None:
+        for process in self.started:
+            process.communicate(timeout=PATIENCE)
 
 
 def marked_command(item: pytest.Item) -> Command | None:
@@ -127,11 +174,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def ahead(request: pytest.FixtureRequest) -> Iterator[dict[Command, Future[Shown]]]:
+def ahead(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Command, Future[Shown]]]:
     commands = dict.fromkeys(filter(None, map(marked_command, request.session.items)))
+    ready = Ready(tmp_path_factory.mktemp("ahead"))
     with ThreadPoolExecutor(2) as pool:
-        yield {command: pool.submit(command.run) for command in commands}
+        yield {command: pool.submit(command.run, ready) for command in commands}
         pool.shutdown(cancel_futures=True)
+    ready.end()
 
 
 @pytest.fixture
@@ -145,9 +196,19 @@ def shown(request: pytest.FixtureRequest, ahead: dict[Command, Future[Shown]]) -
 # ---- Commands that a test steers -------------------------------------------------------------
 
 
+@functools.cache
+def gym_of(moment: int) -> Gym:
+    return sample_gym(float(moment))
+
+
+def recent_gym() -> Gym:
+    """A gym of at most 15 seconds ago: building one takes longer than starting a server."""
+    return gym_of(int(time.time()) // 15 * 15)
+
+
 @pytest.fixture
 def gym() -> Gym:
-    return sample_gym(time.time())
+    return recent_gym()
 
 
 @pytest.fixture

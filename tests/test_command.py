@@ -113,7 +113,7 @@ SCREEN = (
     "  run        elastic-frog-a1b2c3d4e5f6\n"
     "  framework  slime\n"
     "  status     running\n"
-    "  phase      generate_rollouts\n"
+    "  phase      generate_rollouts for 22m (usually 3m 50s, longest 3m 53s over 11 steps)\n"
     "  step       12/50\n"
     "  app        ap-0123456789abcdefABCDEF · live (detached)\n"
     "  url        https://modal.com/id/ap-0123456789abcdefABCDEF\n"
@@ -122,23 +122,32 @@ SCREEN = (
     "  updated    MOMENT (AGE)\n"
     "  timings    step 11: generate_rollouts 3m 53s · compute_log_probs 7s"
     " · optimizer_step 10s · weight_sync 4s · total 4m 14s\n"
+    "  pace       4m 12s a step (median of the last 10)\n"
     "  ⚠ POSSIBLY STUCK: the app is live but the run has recorded nothing for 22m\n"
     "\n"
     "Rollouts\n"
     "  recorded   11\n"
     "  latest     rollout_id 10 (step 11, the latest completed step)\n"
+    "  reward     ▁▂▂▃▄▄▅▆▆▇█  0.1770 → 0.4120, best 0.4120 (rollout_id 10)\n"
     "  rollout_id  samples  mean reward      time\n"
     "           6      256       0.3156    3m 47s\n"
     "           7      256       0.3427    3m 52s\n"
     "           8      256       0.3578    3m 50s\n"
     "           9      256       0.3849    3m 48s\n"
     "          10      256       0.4120    3m 53s\n"
+    "\n"
+    "Verdict\n"
+    "  stuck      step 12/50, generate_rollouts for 22m (usually 3m 50s); the app is live\n"
 )
 
 
 @shows(FROG, "--no-logs", COLUMNS="20")
 def test_a_narrow_pipe_reads_as_designed_with_nothing_cut_or_wrapped(shown: Shown) -> None:
     assert masked(shown.out) == SCREEN
+
+
+def the_word(shown: Shown) -> str:
+    return shown.out.partition("\nVerdict\n  ")[2].split()[0]
 
 
 # For each run of the gym: a label and what its line holds.
@@ -173,7 +182,7 @@ HINTS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-@shows("{name}", "--no-logs", COLUMNS="20")
+@shows("{name}", "--tail", "400")
 def test_each_run_of_the_gym_reads_as_it_stands(shown: Shown, name: str) -> None:
     assert shown.status == 0
     for label, held in RUNS[name].items():
@@ -183,15 +192,21 @@ def test_each_run_of_the_gym_reads_as_it_stands(shown: Shown, name: str) -> None
     assert all(hint.startswith(HINTS[name]) for hint in hints)
 
 
+@pytest.mark.parametrize("name", RUNS)
+@shows("{name}", "--tail", "400")
+def test_each_run_of_the_gym_gets_its_verdict(shown: Shown, name: str, gym: Gym) -> None:
+    (run,) = [run for run in gym.runs if run.run_id.startswith(name)]
+    assert the_word(shown) == run.verdict
+
+
 def test_every_run_of_the_gym_has_its_reading(gym: Gym) -> None:
     assert set(RUNS) == {run.run_id.rpartition("-")[0] for run in gym.runs}
 
 
-@shows("crimson-badger", "--no-logs", COLUMNS="20")
+@shows("crimson-badger", "--tail", "400")
 def test_a_failed_run_shows_its_error_and_the_errors_of_its_rollouts(shown: Shown) -> None:
     assert "\n             │ Traceback (most recent call last):\n" in shown.out
     assert "\n             │ torch.distributed.DistBackendError: NCCL" in shown.out
-    assert "\x1b" not in shown.out
     (row,) = [line for line in shown.out.splitlines() if "all_infra" in line]
     expected = r" +7 +256 +– +4m 6s  all_infra_failure: remote_error 256 of 256 samples"
     assert re.fullmatch(expected, row)
@@ -223,7 +238,7 @@ def test_the_logs_are_those_of_modal_app_logs_byte_for_byte(server: LocalModal, 
     shown = tool(FROG, FORCE_COLOR="1", TZ="America/New_York")
     assert shown.status == 0
     _, _, logs = shown.out.partition(f"{FROG_APP} --tail 200 --timestamps")
-    assert logs.partition("\n")[2] == expected
+    assert logs.partition("\n")[2].startswith(f"{expected}\n\x1b[1;36mVerdict")
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00 ", expected)
 
 
@@ -231,7 +246,7 @@ def test_the_logs_are_those_of_modal_app_logs_byte_for_byte(server: LocalModal, 
 def test_tail_sets_how_many_entries_are_shown(shown: Shown) -> None:
     _, _, logs = shown.out.partition(f"\n\nLogs: modal app logs {FROG_APP} --tail 3 --timestamps")
     assert logs.startswith(" -e main\n")
-    assert logs.count("401 Unauthorized") == 3
+    assert logs.partition("\n\nVerdict\n")[0].count("401 Unauthorized") == 3
     (fetch,) = [call for call in shown.calls if call.method == "AppFetchLogs"]
     assert fetch.request.limit == 3
 
@@ -245,7 +260,7 @@ def test_no_logs_asks_for_none(shown: Shown) -> None:
 @shows("early-wren")
 def test_a_run_without_an_app_has_no_logs_yet(shown: Shown) -> None:
     assert shown.status == 0
-    assert shown.out.endswith("\n\nLogs: none, no app yet\n")
+    assert "\n\nLogs: none, no app yet\n\nVerdict\n  queued     no app yet, 6m" in shown.out
 
 
 def malformed_app_id(server: LocalModal, _: object) -> None:
@@ -257,7 +272,7 @@ def malformed_app_id(server: LocalModal, _: object) -> None:
 def test_a_malformed_app_id_never_reaches_modal(shown: Shown) -> None:
     assert shown.status == 0
     assert shown.line("app") == "unknown (malformed app id)"
-    assert shown.out.endswith("Logs: none, the app id is malformed\n")
+    assert "Logs: none, the app id is malformed\n\nVerdict\n" in shown.out
     assert not any(call.method.startswith("App") for call in shown.calls)
 
 
@@ -389,8 +404,15 @@ def no_modal(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "RUN"),
         (("",), "RUN is empty"),
+        (("--follow",), "RUN is missing"),
+        (("--tail", "5"), "RUN is missing"),
+        (("a", "--limit", "5"), "--limit goes with the list"),
+        (("a", "--json", "--follow"), "--json can't be combined with --follow"),
+        (("a", "--json", "--watch"), "--json can't be combined with --watch"),
+        (("a", "--watch", "--no-logs"), "not allowed with"),
+        (("a", "--interval", "5"), "--interval goes with --watch"),
+        (("a", "--watch", "--interval", "1"), "a number from 2 to 86,400"),
         (("a", "b"), "unrecognized arguments: b"),
         (("a", "--tail", "0"), "a number from 1 to 20,000"),
         (("a", "--tail", "20001"), "a number from 1 to 20,000"),

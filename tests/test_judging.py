@@ -140,3 +140,179 @@ def test_a_time_ahead_of_the_clock_is_not_said_to_be_now() -> None:
 )
 def test_the_step_is_worded(step: tool.Step | None, text: str) -> None:
     assert tool.step_text(step) == text
+
+
+# ---- How far ---------------------------------------------------------------------------------
+
+
+def rollouts_at(*moments: tuple[int, float]) -> tuple[tool.Rollout, ...]:
+    return tuple(tool.Rollout(rollout_id, created_at=NOW - ago) for rollout_id, ago in moments)
+
+
+def test_the_pace_is_the_median_gap_so_that_a_restarts_pause_does_not_count() -> None:
+    moments = rollouts_at((0, 5000), (1, 4900), (2, 4800), (3, 1000), (5, 800), (6, 700))
+    assert tool.judge(found(rollouts=moments), NOW).pace == tool.Pace(100.0, 5)
+
+
+def test_only_the_newest_ten_gaps_make_the_pace() -> None:
+    slow = [(n, 50_000 - 1000 * n) for n in range(20)]
+    fast = [(20 + n, 20_000 - 10 * n) for n in range(20)]
+    assert tool.judge(found(rollouts=rollouts_at(*slow, *fast)), NOW).pace == tool.Pace(10.0, 10)
+
+
+def test_measured_steps_make_the_pace_where_there_are_fewer_than_two_gaps() -> None:
+    steps = tuple(tool.Timings(step, (), total) for step, total in ((3, 30.0), (2, 50.0)))
+    run = replace(RUN, steps=steps)
+    case = found(run, rollouts=rollouts_at((0, 500), (1, 100)))
+    assert tool.judge(case, NOW).pace == tool.Pace(40.0, 2)
+
+
+PACED = rollouts_at((8, 350), (9, 250), (10, 150))
+AT_12 = replace(RUN, step=tool.Step(12, 50, "step"))
+
+
+def test_the_eta_counts_the_steps_left_less_the_time_since_the_last() -> None:
+    assert tool.judge(found(AT_12, rollouts=PACED), NOW).eta == (50 - 11) * 100 - 150
+
+
+def test_the_eta_is_never_below_one_pace() -> None:
+    last = replace(RUN, step=tool.Step(12, 12, "step"))
+    assert tool.judge(found(last, rollouts=PACED), NOW).eta == 100
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        found(AT_12, rollouts=PACED, app=OVER),
+        found(
+            replace(AT_12, last_sign=NOW - 700), rollouts=rollouts_at((1, 900), (2, 800), (3, 700))
+        ),
+        found(replace(RUN, step=tool.Step(51, 50, "step")), rollouts=PACED),
+        found(replace(RUN, step=tool.Step(12, None, "step")), rollouts=PACED),
+        found(replace(AT_12, status="completed"), rollouts=PACED),
+        found(AT_12),
+    ],
+)
+def test_there_is_no_eta_where_nothing_is_sure_to_come(case: tool.Found) -> None:
+    assert tool.judge(case, NOW).eta is None
+
+
+@pytest.mark.parametrize(
+    ("eta", "text"),
+    [(9660, "~2h 41m (about 16:54 UTC)"), (90_000, "~1d 1h (about 2026-09-22 15:13 UTC)")],
+)
+def test_an_eta_is_worded_with_its_day_where_that_is_another(eta: float, text: str) -> None:
+    assert tool.eta_text(eta, NOW) == text
+
+
+def test_the_rewards_are_drawn_in_buckets_with_first_last_and_best() -> None:
+    rewards = [0.1, 0.2, 0.9, 0.4]
+    rollouts = [tool.Rollout(n, mean_reward=reward) for n, reward in enumerate(rewards)]
+    assert tool.reward_text(rollouts, 60) == "▁▂█▄  0.1000 → 0.4000, best 0.9000 (rollout_id 2)"
+    many = [tool.Rollout(n, mean_reward=float(n)) for n in range(1000)]
+    line = tool.reward_text(many, 60)
+    assert line is not None
+    assert len(line.split()[0]) == 60
+    assert tool.reward_text(rollouts[:1], 60) is None
+    assert tool.reward_text([tool.Rollout(n, mean_reward=1.0) for n in range(3)], 60) == (
+        "▁▁▁  1.0000 → 1.0000, best 1.0000 (rollout_id 0)"
+    )
+
+
+# ---- The verdict: a test for each rule, and for the rules' order -----------------------------
+
+BLOCKER = tool.Blocker("auth", "401 Unauthorized for url https://x--y.modal.run/z", 25, NOW - 120)
+QUIET = tool.LogJudgement(None, "Timer actor_train start", NOW - 900, None)
+BUSY = tool.LogJudgement(None, "Decode batch", NOW - 20, None)
+BLOCKED = replace(QUIET, blocker=BLOCKER)
+SILENT = replace(
+    RUN,
+    phase="generate_rollouts",
+    step=tool.Step(12, 50, "step"),
+    last_sign=NOW - 1320,
+    phase_began=NOW - 1320,
+    steps=tuple(
+        tool.Timings(step, (("generate_rollouts", seconds),), seconds + 20)
+        for step, seconds in ((11, 230.0), (10, 271.0), (9, 200.0))
+    ),
+)
+LONG_USUAL = replace(SILENT, steps=(tool.Timings(11, (("generate_rollouts", 900.0),), 950.0),))
+UNKNOWN_APP = tool.App(live=None, unknown="no answer")
+WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
+
+
+@pytest.mark.parametrize(
+    ("word", "case", "logs"),
+    [
+        *((word, found(replace(RUN, status=word)), BLOCKED) for word in tool.ENDED_STATUSES),
+        ("completed", found(app=OVER, has_result=True), BLOCKED),
+        ("queued", found(WITHOUT_APP, app=None), None),
+        ("died", found(app=OVER), None),
+        ("died", found(replace(RUN, waiting_for_gpu=True), app=OVER), None),
+        ("waiting", found(replace(SILENT, waiting_for_gpu=True)), None),
+        ("unknown", found(replace(RUN, status=None)), None),
+        ("unknown", found(SILENT, app=UNKNOWN_APP), BLOCKED),
+        ("running", found(app=UNKNOWN_APP), None),
+        ("stuck", found(SILENT), BLOCKED),
+        ("stuck", found(LONG_USUAL), BLOCKED),
+        ("stuck", found(SILENT), QUIET),
+        ("stuck", found(replace(SILENT, steps=())), QUIET),
+        ("stuck", found(SILENT), None),
+        ("slow", found(SILENT), BUSY),
+        ("slow", found(LONG_USUAL), QUIET),
+        ("slow", found(rollouts=rollouts_at((0, 3000), (1, 2900), (2, 2800))), BUSY),
+        ("running", found(rollouts=rollouts_at((0, 700), (1, 650), (2, 590))), BUSY),
+        ("running", found(AT_12, rollouts=PACED), BLOCKED),
+        ("running", found(AT_12, rollouts=PACED), None),
+    ],
+)
+def test_the_first_rule_that_holds_gives_the_word(
+    word: str, case: tool.Found, logs: tool.LogJudgement | None
+) -> None:
+    fresh = case
+    if case.run is RUN and case.rollouts.rollouts:  # signs of life, though no step
+        fresh = replace(case, run=replace(RUN, last_sign=NOW - 20))
+    verdict = tool.decide(fresh, tool.judge(fresh, NOW), logs, NOW)
+    assert verdict.word == word
+
+
+def words_of(case: tool.Found, logs: tool.LogJudgement | None = None) -> str:
+    judged = tool.judge(case, NOW)
+    return tool.verdict_text(tool.decide(case, judged, logs, NOW).word, case, judged, NOW)
+
+
+@pytest.mark.parametrize(
+    ("case", "text"),
+    [
+        (found(SILENT), "step 12/50, generate_rollouts for 22m (usually 3m 50s); the app is live"),
+        (found(WITHOUT_APP, app=None), "no app yet, 6m after it was created"),
+        (
+            found(replace(WITHOUT_APP, created_at=NOW - 6000), app=None),
+            "no app yet, 1h 40m after it was created; probably orphaned: start it again",
+        ),
+        (
+            found(
+                replace(RUN, last_sign=NOW - 20, phase="training"),
+                rollouts=rollouts_at((0, 3000), (1, 2746), (2, 2492)),
+            ),
+            "step unknown, training; touched 20s ago, but no step for 41m, usually 4m 14s",
+        ),
+        (
+            found(replace(RUN, status="failed", ended_at=NOW - 7200, error=("head", "it broke"))),
+            "step unknown; ended 2h 0m ago: it broke",
+        ),
+    ],
+)
+def test_the_verdict_is_worded(case: tool.Found, text: str) -> None:
+    assert words_of(case) == text
+
+
+def test_a_blocker_is_named_though_the_run_goes_on_and_comes_with_a_next_step() -> None:
+    case = found(AT_12, rollouts=PACED)
+    verdict = tool.decide(case, tool.judge(case, NOW), BLOCKED, NOW)
+    assert verdict.blocker == BLOCKER
+    assert verdict.next_step is not None
+    assert "Modal-Key and Modal-Secret (see SKILL.md)" in verdict.next_step
+    assert tool.blocker_text(BLOCKER, NOW) == (
+        "auth: 401 Unauthorized for url https://x--y.modal.run/z (25 times, last 2m ago)"
+    )

@@ -39,7 +39,7 @@ def test_an_old_modal_shows_blocks_liveness_and_logs(
     assert shown.line("app") == f"{FROG_APP} · live (detached)"
     assert shown.line("recorded") == "11"
     assert "⚠ POSSIBLY STUCK" in shown.out
-    assert shown.out.count("401 Unauthorized") == 3
+    assert shown.out.partition("\n\nVerdict\n")[0].count("401 Unauthorized") == 3
     assert "AppList" in {call.method for call in server.calls}
 
 

@@ -3,7 +3,9 @@
 import re
 import tomllib
 
-from conftest import ROOT, SCRIPT, Shown, shows
+import pytest
+
+from conftest import ROOT, SCRIPT, Tool
 
 SKILL = ROOT / ".claude" / "skills" / "rollout-progress" / "SKILL.md"
 
@@ -62,15 +64,43 @@ def test_the_proxy_auth_note_stands_where_the_skill_points() -> None:
             assert word in text, f"{word} in {document.name}"
 
 
-def without_times(text: str) -> str:
+README = (ROOT / "README.md").read_text()
+SCREENS = dict(re.findall(r"```text\n\$ uv run python \S+ ([^\n]*)\n(.*?)```", README, re.DOTALL))
+
+
+def masked(text: str) -> str:
+    """The text without what depends on when it was made, and the room that took."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: UTC|\+00:00)", "MOMENT", text)
-    return re.sub(r"\([^()]* ago\)", "(AGE)", text)
+    text = re.sub(r"<?\b\d+[smhd]\b(?: \d+[smhd]\b)?", "SPAN", text)
+    text = re.sub(r"about (?:MOMENT )?\d\d:\d\d UTC", "about MOMENT", text)
+    return re.sub(r" +", " ", re.sub(r"attempt \d/", "attempt N/", text))
 
 
-@shows("elastic-frog", "--tail", "3")
-def test_the_example_in_the_readme_is_what_the_command_shows(shown: Shown) -> None:
-    readme = (ROOT / "README.md").read_text()
-    (example,) = re.findall(r"```text\n\$ [^\n]*elastic-frog --tail 3\n(.*?)```", readme, re.DOTALL)
-    # The attempt that a sample log line names depends on when the sample was made.
-    loose = [re.sub(r"attempt \d", "attempN", text) for text in (example, shown.out)]
-    assert without_times(loose[0]) == without_times(loose[1])
+def test_the_readme_shows_its_example_and_three_more_screens() -> None:
+    assert len(SCREENS) == 4
+
+
+@pytest.mark.parametrize("words", SCREENS)
+def test_a_screen_in_the_readme_is_what_the_command_shows(tool: Tool, words: str) -> None:
+    assert masked(tool(*words.split()).out) == masked(SCREENS[words])
+
+
+# What the README and SKILL.md tell to run; the rest of each line is the user's own.
+COMMANDS = (
+    "pip install uv && python3 -m uv run python tests/demo.py elastic-frog",
+    "pip install uv && python3 -m uv run pytest",
+)
+
+
+def test_the_readmes_two_commands_are_those_that_are_tried() -> None:
+    """.ci/run runs the second one, the demo's tests the first."""
+    assert set(re.findall(r"^pip install uv.*$", README, re.MULTILINE)) == set(COMMANDS)
+    assert "pip install uv && " in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_skills_command_runs(tool: Tool) -> None:
+    (command,) = re.findall(r"^uv run python (.*)$", SKILL.read_text(), re.MULTILINE)
+    script, query, *flags = command.split()
+    assert ROOT / script == SCRIPT
+    assert query == "<run_id>"
+    assert tool("elastic-frog", *flags).status == 0

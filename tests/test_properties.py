@@ -168,7 +168,7 @@ def test_any_record_is_shown_without_steering_the_screen(
         console = tool.open_console()
         judged = tool.judge(found, NOW)
         tool.show(console, tool.progress_block(found, judged, NOW, bar=True))
-        tool.show(console, tool.rollouts_block(found))
+        tool.show(console, tool.rollouts_block(found, 60))
         tool.show(console, tool.candidates_block([run], 1, NOW))
     assert not STEERING.search(shown.getvalue())
     labels = re.findall(r"^  (\w+) +", shown.getvalue(), re.MULTILINE)
@@ -288,7 +288,7 @@ def here() -> Iterator[Here]:
         yield Here(server)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=20)
 @given(
     st.one_of(RECORDS, VALUES),
     SUMMARIES,

@@ -5,15 +5,20 @@
 # ///
 """How far is a modal-training-gym run, what is it doing, and what is it stuck on?
 
-usage: run_progress.py RUN [--tail N | --no-logs | --follow] [-e ENV] [--timeout S]
-                       [--show-secrets]
+usage: run_progress.py RUN [--tail N | --no-logs | --follow | --watch] [--json]
+       run_progress.py [--limit N] [--json]
 
 RUN is any scrap of an id, ignoring case: a run id, a Modal app id, a W&B run id,
 a prefix or a substring of a run id, or a pasted Modal or W&B URL ending in one.
+Without RUN, the newest runs are listed, those that say running first.
 
   -n, --tail N     show the last N log entries, 1 to 20,000 (default: 200)
   --no-logs        show the metadata alone: fast
   -f, --follow     stream the logs of a live run until Ctrl-C
+  --watch          show the run again and again until it ends
+  --interval S     seconds between two looks of --watch, at least 2 (default: 15)
+  --limit N        list the newest N runs (default: 20)
+  --json           print one JSON object: the run, the list, or the error
   -e, --env ENV    the Modal environment (default: the profile's)
   --timeout S      seconds that the reading, and again the tail, may take (default: 60)
   --show-secrets   show credentials whole, not as their first four characters and …
@@ -22,6 +27,7 @@ a prefix or a substring of a run id, or a pasted Modal or W&B URL ending in one.
 examples:
   run_progress.py elastic-frog-a1b2c3d4e5f6
   run_progress.py elastic --no-logs
+  run_progress.py --limit 5
   run_progress.py ap-0123456789abcdefABCDEF --tail 50
   run_progress.py https://modal.com/id/ap-0123456789abcdefABCDEF --follow
 
@@ -31,6 +37,7 @@ exit status:
   2    the command line is wrong
   3    no run matches
   4    several runs match; they are listed
+  5    a watched run ended without completing
   130  interrupted
 
 It only ever reads: the volume training-gym-metadata, the state of the run's app, its logs.
@@ -68,6 +75,8 @@ import json
 import logging
 import re
 import select
+import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -177,9 +186,17 @@ class Run:
     attempt: int | None
     resumed_from: str | None
     wandb_ids: tuple[str, ...]
-    timings: Timings | None
+    model: str | None
+    dataset: str | None
+    phase_began: EpochSeconds | None
+    steps: tuple[Timings, ...]  # the whole ones, newest first
     latest_rollout: Rollout | None
     last_rollout_id: int | None  # the newest that must have been recorded by now
+
+    @property
+    def timings(self) -> Timings | None:
+        """Those of the latest whole step."""
+        return self.steps[0] if self.steps else None
 
     @property
     def ended(self) -> bool:
@@ -347,7 +364,7 @@ def parse_run(record: object, run_id: str) -> Run:
                 _time(progress, "updated_at"),
                 _time(record, "metadata", "last_attempt_started_at"),
                 latest.created_at if latest else None,
-                *_open_substep_starts(record),
+                *(start for _, start in _open_substeps(record)),
             )
         ),
         reason=_text(record, "metadata", "terminal_reason"),
@@ -355,7 +372,11 @@ def parse_run(record: object, run_id: str) -> Run:
         attempt=_count(record, "metadata", "attempt_count"),
         resumed_from=_parse_resumed_from(_member(record, "metadata")),
         wandb_ids=_parse_wandb_ids(record, run_id),
-        timings=_parse_timings(record, _count(progress, "current")),
+        model=_text(record, "config", "model", "model_name"),
+        dataset=_text(record, "config", "dataset", "hf_repo")
+        or _text(record, "config", "dataset", "name"),
+        phase_began=_phase_began(record, progress, phase),
+        steps=_parse_steps(record, _count(progress, "current")),
         latest_rollout=latest,
         # The rollout under way has no row yet, the one before it has.
         last_rollout_id=_newest(
@@ -444,15 +465,26 @@ def _parse_wandb_ids(record: object, run_id: str) -> tuple[str, ...]:
     return (run_id[:8],) if any(isinstance(block, dict) for block in blocks) else ()
 
 
-def _open_substep_starts(record: object) -> Iterator[EpochSeconds | None]:
+def _open_substeps(record: object) -> Iterator[tuple[str, EpochSeconds]]:
+    """The substeps that are not over, and when each began."""
     for _, substeps in _items(record, "substep_times"):
-        for _, substep in _items(substeps):
-            if _duration(substep, "duration_s") is None and _time(substep, "end") is None:
-                yield _time(substep, "start")
+        for name, substep in _items(substeps):
+            start = _time(substep, "start")
+            ended = _duration(substep, "duration_s") is not None or _time(substep, "end")
+            if start is not None and not ended:
+                yield name, start
 
 
-def _parse_timings(record: object, current: int | None) -> Timings | None:
-    """The latest whole step of `step_times` and `substep_times`."""
+def _phase_began(record: object, progress: object, phase: str | None) -> EpochSeconds | None:
+    starts = [start for name, start in _open_substeps(record) if name == phase]
+    if starts:
+        return max(starts)
+    shown = phase is not None and phase == _text(progress, "phase")
+    return _time(progress, "updated_at") if shown else None
+
+
+def _parse_steps(record: object, current: int | None) -> tuple[Timings, ...]:
+    """The whole steps of `step_times` and `substep_times`, newest first."""
     steps = {
         int(key)
         for field in ("step_times", "substep_times")
@@ -461,12 +493,13 @@ def _parse_timings(record: object, current: int | None) -> Timings | None:
         # Steps beyond the current one are of an attempt that was given up.
         if current is None or int(key) <= current
     }
-    for step in sorted(steps, reverse=True):
-        begun_after = (current is not None and step < current) or step < max(steps)
-        timings = _parse_step_timings(record, step, begun_after=begun_after)
-        if timings:
-            return timings
-    return None
+    timed = (
+        _parse_step_timings(
+            record, step, begun_after=step < max(steps) or (current is not None and step < current)
+        )
+        for step in sorted(steps, reverse=True)
+    )
+    return tuple(timings for timings in timed if timings)
 
 
 def _parse_step_timings(record: object, step: int, *, begun_after: bool) -> Timings | None:
@@ -543,20 +576,21 @@ def files_of_newest_steps(files: Sequence[TimingFile], steps: int) -> tuple[Timi
     )
 
 
-def parse_substep_timings(records: Mapping[TimingFile, object]) -> Timings | None:
-    """The newest whole step among substep timing records."""
-    rollout_ids = sorted({file.rollout_id for file in records}, reverse=True)
-    for rollout_id in rollout_ids:
+def parse_substep_timings(records: Mapping[TimingFile, object]) -> tuple[Timings, ...]:
+    """The whole steps among substep timing records, newest first."""
+    steps: list[Timings] = []
+    newest = max((file.rollout_id for file in records), default=0)
+    for rollout_id in sorted({file.rollout_id for file in records}, reverse=True):
         mine = {file: record for file, record in records.items() if file.rollout_id == rollout_id}
         if any(_is_false(record, "final") for record in mine.values()):
             continue
         final = all(_scalar(record, "final") is True for record in mine.values())
         phases = [phase for record in mine.values() for phase in _substep_phases(record)]
-        if phases and (final or rollout_id < rollout_ids[0]):
+        if phases and (final or rollout_id < newest):
             by_driver = all(file.role == "driver" for file in mine)
             total = sum(seconds for _, _, seconds in phases) if by_driver else None
-            return Timings(rollout_id + 1, _in_order(phases), total)
-    return None
+            steps.append(Timings(rollout_id + 1, _in_order(phases), total))
+    return tuple(steps)
 
 
 def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, Seconds]]:
@@ -812,26 +846,29 @@ OLDEST_MODAL = (1, 4, 0)
 APP_PATIENCE = 5.0
 # Records read at once while looking for an app id or a W&B id.
 RECORDS_AT_ONCE = 32
-# Newest steps whose timing files are read: the one under way, and the last whole one.
-TIMED_STEPS = 2
+# Newest steps whose timing files are read: the one under way, and ten to compare it with.
+TIMED_STEPS = 11
 
 
 class ProgressError(Exception):
     """What ends the command without showing a run: a line for the user, and an exit status."""
 
     status = 1
+    kind = "unreadable"
 
 
 class NoMatchError(ProgressError):
     """No run matches the query."""
 
     status = 3
+    kind = "no_match"
 
 
 class SeveralMatchError(ProgressError):
     """Several runs match: the newest `candidates` of them are to be listed."""
 
     status = 4
+    kind = "several_match"
 
     def __init__(self, message: str, candidates: Sequence[Run], more: int) -> None:
         """Keep the runs to list, and how many more there are."""
@@ -1038,22 +1075,56 @@ async def read_run(
     if beside is None or run.run_id != run_id:
         beside = _read_beside(store, run.run_id)
     app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
-    rollouts, has_result, timings = await asyncio.gather(
+    rollouts, has_result, steps = await asyncio.gather(
         _read_rollouts(store, run, rollouts_summary),
         store.noted(beside.has_result),
-        _read_timings(store, run, beside.timing_names),
+        _read_steps(store, run, beside.timing_names),
     )
     app = await _await_app(app_state) if app_state else None
     if app and app.unknown:
         store.failures.append(f"could not read the app's state: {app.unknown}")
     return Found(
-        run=replace(run, timings=timings),
+        run=replace(run, steps=steps),
         app=app,
         rollouts=rollouts,
         has_result=has_result,
         stale=stale,
         failures=tuple(store.failures),
     )
+
+
+async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
+    """The run as it stands now: its record and its app, the rest only where the step moved."""
+    store = Store(env, patience)
+    await store.open()
+    run = await _read_record(store, found.run.run_id)
+    app = await _await_app(asyncio.create_task(_read_app(run.app_id, env))) if run.app_id else None
+    before = found.app.live if found.app else None
+    if (run.step, run.status, app and app.live) != (found.run.step, found.run.status, before):
+        return await read_run(run.run_id, env, patience, when_known=_ignored, note=_ignored)
+    return replace(found, run=replace(run, steps=run.steps or found.run.steps), app=app)
+
+
+def _ignored(_: object) -> None:
+    """Nobody needs to hear of it."""
+
+
+async def read_runs(
+    env: str | None, patience: Seconds, limit: int, note: Callable[[str], None]
+) -> tuple[tuple[Run, ...], int, tuple[str, ...]]:
+    """The newest runs as their records stand, those that say running first.
+
+    Beside them how many more there are, and the calls that failed.
+    """
+    store = Store(env, patience)
+    await store.open()
+    index = await _read_index(store, note)
+    run_ids = index.newest_first({*index.rows, *index.written})
+    if not run_ids and store.failures:
+        raise ProgressError(store.failures[0])
+    runs = await _read_candidates(store, run_ids[:limit], index)
+    running_first = sorted(runs, key=lambda run: run.status != "running")
+    return tuple(running_first), len(run_ids) - len(runs), tuple(store.failures)
 
 
 @dataclass(frozen=True)
@@ -1233,12 +1304,13 @@ def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
     return None
 
 
-async def _read_timings(store: Store, run: Run, names: Awaitable[dict[str, int]]) -> Timings | None:
-    """The record's own timings, else those of the newest timing files."""
-    if run.timings:
-        return run.timings
+async def _read_steps(
+    store: Store, run: Run, names: Awaitable[dict[str, int]]
+) -> tuple[Timings, ...]:
+    """The record's own whole steps, else those of the newest timing files."""
+    if run.steps:
+        return run.steps
     files = files_of_newest_steps(parse_timing_names(await store.noted(names) or ()), TIMED_STEPS)
-
     paths = (f"{SUBSTEP_TIMING}/{run.run_id}/{file.name}" for file in files)
     records = await asyncio.gather(*(store.noted(store.read(path)) for path in paths))
     return parse_substep_timings(dict(zip(files, records, strict=True)))
@@ -1300,6 +1372,34 @@ Level: TypeAlias = Literal["plain", "good", "warn", "bad", "dim"]
 Condition: TypeAlias = Literal["stuck", "died", "finished", "over"]
 
 
+# Newest gaps and steps of which the pace is the median: as many as outvote a restart's pause.
+PACED = 10
+# Times its usual, or its longest, from which a wait is no longer usual.
+SLOW_PACES, STUCK_PHASES = 3, 2
+# Seconds after which a run that still has no app was probably orphaned by what queued it.
+ORPHANED_AFTER = 5_400
+# Seconds within which failures belong to one chain, the first of them being the cause.
+CHAIN = 60.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that a step usually takes: the median of `count` of them."""
+
+    seconds: Seconds
+    count: int
+
+
+@dataclass(frozen=True)
+class PhaseTimes:
+    """How long the current phase has lasted, and took in the run's `steps` before."""
+
+    lasted: Seconds | None
+    usual: Seconds | None
+    longest: Seconds | None
+    steps: int
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What is true of the run now; `idle` is the time since its newest sign of life."""
@@ -1307,18 +1407,38 @@ class Judgement:
     updated_at: EpochSeconds | None
     idle: Seconds | None
     condition: Condition | None
+    pace: Pace | None
+    eta: Seconds | None
+    phase: PhaseTimes
+    since_step: Seconds | None
 
 
 def judge(found: Found, now: EpochSeconds) -> Judgement:
     """Judge a run from all that was read of it. A time in the future counts as now."""
-    recorded = (rollout.created_at for rollout in found.rollouts.rollouts)
-    sign = _newest((found.run.last_sign, *recorded))
+    run = found.run
+    recorded = [rollout.created_at for rollout in found.rollouts.rollouts]
+    sign = _newest((run.last_sign, *recorded))
     idle = None if sign is None else max(0.0, now - sign)
+    condition = _condition(found, idle)
+    pace = _pace(found)
+    last_step = _newest(recorded)
+    since_step = None if last_step is None else max(0.0, now - last_step)
+    live = run.status == "running" and found.app is not None and found.app.live is True
     return Judgement(
-        updated_at=found.run.started_at if sign is None else sign,
+        updated_at=run.started_at if sign is None else sign,
         idle=idle,
-        condition=_condition(found, idle),
+        condition=condition,
+        pace=pace,
+        eta=_eta(found, pace, now) if live and condition is None else None,
+        phase=_phase_times(run, now if live else None),
+        since_step=since_step,
     )
+
+
+def is_silent(run: Run, now: EpochSeconds) -> bool:
+    """Whether a run says that it is running, but its record has been silent for ten minutes."""
+    running = run.status == "running"
+    return running and run.last_sign is not None and now - run.last_sign > STUCK_AFTER
 
 
 def _condition(found: Found, idle: Seconds | None) -> Condition | None:
@@ -1331,6 +1451,328 @@ def _condition(found: Found, idle: Seconds | None) -> Condition | None:
     if found.app.live and idle is not None and idle > STUCK_AFTER:
         return "stuck"
     return None
+
+
+def _pace(found: Found) -> Pace | None:
+    """From the times of the rollouts; from measured steps where there are fewer than two gaps."""
+    timed = [
+        (rollout.rollout_id, rollout.created_at)
+        for rollout in found.rollouts.rollouts
+        if rollout.created_at is not None
+    ]
+    gaps = [
+        (after_at - at) / (after_id - rollout_id)
+        for (rollout_id, at), (after_id, after_at) in itertools.pairwise(timed)
+        if after_at > at
+    ][-PACED:]
+    if len(gaps) < 2:  # noqa: PLR2004 - one gap may be a restart's pause
+        gaps = [step.total for step in found.run.steps[:PACED] if step.total]
+    return Pace(statistics.median(gaps), len(gaps)) if gaps else None
+
+
+def _eta(found: Found, pace: Pace | None, now: EpochSeconds) -> Seconds | None:
+    step = found.run.step
+    if step is None or step.total is None or pace is None or step.current > step.total:
+        return None
+    completed = step.current - 1
+    times = {rollout.rollout_id: rollout.created_at for rollout in found.rollouts.rollouts}
+    completed_at = times.get(completed - 1)
+    since = 0.0 if completed_at is None else max(0.0, now - completed_at)
+    return max((step.total - completed) * pace.seconds - since, pace.seconds)
+
+
+def _phase_times(run: Run, now: EpochSeconds | None) -> PhaseTimes:
+    """`now` is None where no phase is under way."""
+    took = [seconds for step in run.steps for phase, seconds in step.phases if phase == run.phase]
+    lasted = None
+    if now is not None and run.phase_began is not None:
+        lasted = max(0.0, now - run.phase_began)
+    usual = statistics.median(took) if took else None
+    return PhaseTimes(lasted, usual, max(took, default=None), len(took))
+
+
+# ---- The blocker: what the log tail says that the run fails on.
+
+Kind: TypeAlias = Literal["failure", "noise", "progress", "activity"]
+
+LOG_LINE = re.compile(
+    r"(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) ?(?P<text>.*)"
+)
+RAY_PREFIX = re.compile(r"\([A-Za-z_][\w.]*(?: pid=\d+)?(?:, ip=[\w.:]+)?\) ?")
+NOISE = re.compile(
+    r"\s*$"
+    r"|.*\"(?:GET|HEAD) /(?:health|health_generate|ready|metrics)\b"
+    r"|.*(?:\d+%\||\b(?:it/s|s/it)\b)"
+)
+LOGGER = r"(?:\[[^\]]*\][\s:]*|[\w./]+:\d+\s*[-:]\s*|(?:INFO|DEBUG)[\s:-]+)*"
+PROGRESS = re.compile(
+    rf"{LOGGER}(?:(?:rollout|step|perf|eval) \d+:|Timer \S+ (?:start|end)\b)"
+    r"|.*(?i:\bsaved (?:the )?checkpoint\b|\bcheckpoint\b.*\bsaved\b)"
+)
+TRACEBACK = "Traceback (most recent call last)"
+# Where a line quotes data, such as a sample printed on one line: what follows is no failure.
+DATA = re.compile(
+    r"[\[{(]\s*[\"']|\\n|^(?:Finish rollout|(?:[Ff]irst )?(?:rollout )?sample|[Pp]rompt)\b"
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A kind of failure; of several in a chain, one of a lower rank explains the others."""
+
+    kind: str
+    rank: int
+    pattern: re.Pattern[str]
+
+
+def _failure(kind: str, rank: int, *patterns: str) -> Failure:
+    return Failure(kind, rank, re.compile("|".join(patterns)))
+
+
+def _http(status: str) -> str:
+    """A status as a server, a client or an SDK tells it, not any number of that size."""
+    return rf"(?i:\b(?:status|code|error)(?: code)?[ :=]+{status}\b)|\" {status}\b"
+
+
+FAILURES = (
+    _failure(
+        "cuda_oom",
+        0,
+        "CUDA out of memory",
+        "CUDA error: out of memory",
+        r"(?:cuda\.)OutOfMemoryError",
+    ),
+    _failure(
+        "host_oom",
+        0,
+        r"Memory on the node .*exceed",
+        "killed due to the node running low on memory",
+    ),
+    _failure("disk_full", 0, "No space left on device", "Disk quota exceeded"),
+    _failure("preempted", 0, "interrupted due to worker preemption"),
+    _failure("timeout", 0, "hit its timeout of"),
+    _failure(
+        "nccl_timeout",
+        1,
+        "Watchdog caught collective operation timeout",
+        r"\bNCCL (?:\w+ ){0,4}(?:timeout|timed out)",
+    ),
+    _failure(
+        "auth",
+        1,
+        r"\b40[13] (?:Client Error|Unauthorized|Forbidden)",
+        _http("40[13]"),
+        r"\bUnauthorized\b",
+        r"(?i:gated repo)",
+        r"(?i:invalid (?:\w+ )?token\b(?! id))",
+        r"\w*AuthenticationError",
+    ),
+    _failure(
+        "rate_limited",
+        1,
+        r"\b429 (?:Client Error|Too Many)",
+        _http("429"),
+        "Too Many Requests",
+        r"\w*RateLimitError",
+    ),
+    _failure(
+        "actor_died",
+        3,
+        r"\w*ActorDiedError",
+        r"\w*(?:ActorUnavailable|WorkerCrashed)Error",
+        r"[Aa]ctor (?:is dead|died)",
+        "A worker died or was killed",
+    ),
+    # An exception's own line: a dotted name, or one that ends as exceptions do.
+    _failure(
+        "traceback",
+        2,
+        r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)",
+        r"^(?:[a-z_]\w*\.)+[A-Z]\w*:",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of the log tail: when it was written, by whom, and what it is."""
+
+    at: EpochSeconds | None
+    text: str
+    kind: Kind
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """What the run fails on: how often that line came, and when last."""
+
+    kind: str
+    line: str
+    count: int
+    at: EpochSeconds | None
+
+
+@dataclass(frozen=True)
+class LogJudgement:
+    """What the log tail tells; `noise_since` is set where it holds nothing but noise."""
+
+    blocker: Blocker | None
+    activity: str | None
+    activity_at: EpochSeconds | None
+    noise_since: EpochSeconds | None
+
+
+def judge_logs(tail: str) -> LogJudgement:
+    """Judge the output of `modal app logs --timestamps`."""
+    lines = list(_log_lines(tail))
+    active = [line for line in lines if line.kind in ("activity", "progress")]
+    noise = [line.at for line in lines if line.kind == "noise" and line.at]
+    last = active[-1] if active else None
+    return LogJudgement(
+        blocker=_blocker(lines),
+        activity=last.text if last else None,
+        activity_at=last.at if last else None,
+        noise_since=noise[0] if noise and len(noise) == len(lines) else None,
+    )
+
+
+def _log_lines(tail: str) -> Iterator[LogLine]:
+    at: EpochSeconds | None = None
+    in_traceback: set[str] = set()
+    for raw in re.split(r"[\r\n]+", tail):
+        stamped = LOG_LINE.fullmatch(clean(raw.replace("\t", "    ")))
+        if stamped:
+            at = _time(stamped["at"]) or at
+        text = stamped["text"] if stamped else clean(raw)
+        prefix = RAY_PREFIX.match(text)
+        writer = prefix[0] if prefix else ""
+        text = text[len(writer) :]
+        if text.strip() or not stamped:
+            yield _classified(at, text, writer, in_traceback)
+
+
+def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: set[str]) -> LogLine:
+    """What a line is; `in_traceback` keeps the writers that are in the middle of one."""
+    if text.startswith(TRACEBACK):
+        in_traceback.add(writer)
+        return LogLine(at, text, "failure")
+    if NOISE.match(text):
+        return LogLine(at, text, "noise")
+    if writer in in_traceback and text.startswith((" ", "+", "|")):
+        return LogLine(at, text, "failure")
+    in_traceback.discard(writer)
+    if PROGRESS.match(text):
+        return LogLine(at, text, "progress")
+    said = DATA.split(text, maxsplit=1)[0]
+    for failure in FAILURES:
+        if match := failure.pattern.search(said):
+            told = re.sub(r",? (?:retrying|will retry)\b.*", "", text[match.start() :])
+            return LogLine(at, told, "failure", failure)
+    return LogLine(at, text, "activity")
+
+
+def _blocker(lines: Sequence[LogLine]) -> Blocker | None:
+    """The newest failure with no progress after it; of its chain, the cause."""
+    failing: list[tuple[Failure, LogLine]] = []
+    for line in lines:
+        if line.kind == "progress":
+            failing.clear()
+        elif line.failure:
+            failing.append((line.failure, line))
+    if not failing:
+        return None
+    rank = min(failure.rank for failure, _ in failing)
+    causes = [(failure, line) for failure, line in failing if failure.rank == rank]
+    kind, cause = causes[-1]
+    for failure, earlier in reversed(causes):
+        if failure is not kind or (cause.at or 0) - (earlier.at or 0) > CHAIN:
+            break
+        cause = earlier
+    same = [line for _, line in causes if _alike(line) == _alike(cause)]
+    return Blocker(kind.kind, cause.text, len(same), same[-1].at)
+
+
+def _alike(line: LogLine) -> str:
+    """A line without what differs between its repeats."""
+    return re.sub(r"\d+", "0", line.text)
+
+
+# ---- The verdict: how far, doing what, stuck on what, in a word and a line.
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer, and the standard next step where there is one."""
+
+    word: str
+    blocker: Blocker | None
+    next_step: str | None
+
+
+NEXT_STEPS = {
+    "auth": "check that the container has a valid token, and that it may read what is asked for",
+    "proxy_auth": "the endpoint wants a proxy token: send Modal-Key and Modal-Secret "
+    "(see SKILL.md)",
+    "cuda_oom": "take fewer tokens a GPU, a smaller micro batch or more GPUs, and start it again",
+    "host_oom": "ask for more memory, or hold less in it; then start it again",
+    "nccl_timeout": "one rank is lost or slow: find the first that fails, then start it again",
+    "rate_limited": "wait, or use a token or a mirror with a higher limit",
+    "disk_full": "free or enlarge the disk that checkpoints and caches go to",
+    "timeout": "raise the Modal function's timeout, then go on from the last checkpoint",
+    "preempted": "Modal starts it again by itself; watch that it resumes from a checkpoint",
+}
+
+
+def decide(
+    found: Found, judged: Judgement, logs: LogJudgement | None, now: EpochSeconds
+) -> Verdict:
+    """The verdict: the first rule that holds gives the word; `logs` is None without logs."""
+    blocker = logs.blocker if logs else None
+    word = _word(found, judged, logs, now)
+    if word == "completed":
+        blocker = None  # what once failed no longer matters
+    return Verdict(
+        word=word,
+        blocker=blocker,
+        next_step=_next_step(blocker) if blocker else None,
+    )
+
+
+def _next_step(blocker: Blocker) -> str | None:
+    proxied = blocker.kind == "auth" and ".modal.run" in blocker.line
+    return NEXT_STEPS.get("proxy_auth" if proxied else blocker.kind)
+
+
+def _word(found: Found, judged: Judgement, logs: LogJudgement | None, now: EpochSeconds) -> str:
+    run = found.run
+    live = found.app.live if found.app else None
+    silent = judged.idle is None or judged.idle > STUCK_AFTER
+    late = max(SLOW_PACES * judged.pace.seconds, STUCK_AFTER) if judged.pace else None
+    no_step = late is not None and judged.since_step is not None and judged.since_step > late
+    rules = (
+        (run.status or "", run.status in ENDED_STATUSES),
+        ("queued", run.app_id is None and not run.app_id_malformed and not run.ended),
+        ("completed", live is False and found.has_result is True),
+        ("died", live is False),
+        ("waiting", run.waiting_for_gpu),
+        ("unknown", run.status is None or (live is None and silent)),
+        ("stuck", silent and judged.idle is not None and _is_stuck(judged, logs, now)),
+        ("slow", (silent and judged.idle is not None) or no_step),
+        ("running", True),
+    )
+    return next(word for word, holds in rules if holds)
+
+
+def _is_stuck(judged: Judgement, logs: LogJudgement | None, now: EpochSeconds) -> bool:
+    """Whether a silent run is stuck: a blocker, or a phase that has outlasted all before it."""
+    if logs and logs.blocker:
+        return True
+    phase = judged.phase
+    lasted = judged.idle if phase.lasted is None else phase.lasted
+    outlasted = phase.longest is None or (lasted or 0) > STUCK_PHASES * phase.longest
+    quiet = logs is None or logs.activity_at is None or now - logs.activity_at > STUCK_AFTER
+    return outlasted and quiet
 
 
 # ======================================================================================
@@ -1358,8 +1800,11 @@ PIPE_WIDTH = 1_000_000
 # Columns below which a window is left to wrap by itself: there is no room for labels and values.
 NARROW = 50
 LAST_ROLLOUTS = 5
+SPARK, SPARKS = "▁▂▃▄▅▆▇█", 60
 # Seconds by which two clocks may differ without a word.
 CLOCK_SLACK = 60
+# Characters of a log line that the verdict quotes: the whole line stands in the logs above.
+BLOCKER_SHOWN, ACTIVITY_SHOWN = 200, 100
 
 
 # ---- Secrets: training logs print their environment, and a screen or a chat is no place for it.
@@ -1513,6 +1958,59 @@ def timings_text(timings: Timings) -> str:
     return f"step {timings.step}: {' · '.join(parts)}"
 
 
+def phase_text(run: Run, phase: PhaseTimes) -> str:
+    """`generate_rollouts for 22m (usually 3m 50s, longest 4m 31s over 11 steps)`."""
+    if run.waiting_for_gpu:
+        return f"{run.phase} (waiting for a GPU)"
+    shown = run.phase or "unknown"
+    if phase.lasted is not None:
+        shown += f" for {age_text(phase.lasted)}"
+    if phase.lasted is not None and phase.usual is not None and phase.longest is not None:
+        usual, longest = duration_text(phase.usual), duration_text(phase.longest)
+        shown += f" (usually {usual}, longest {longest} over {counted(phase.steps, 'step')})"
+    return shown
+
+
+def bottom_text(found: Found, judged: Judgement, now: EpochSeconds) -> str:
+    """One line under followed logs."""
+    parts = [
+        f"step {step_text(found.run.step)}",
+        phase_text(found.run, judged.phase),
+        f"eta {eta_text(judged.eta, now)}" if judged.eta else "",
+        f"last sign of life {age_text(judged.idle)} ago" if judged.idle is not None else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def watch_line(found: Found, judged: Judgement, verdict: Verdict, now: EpochSeconds) -> str:
+    """One line of --watch through a pipe."""
+    text = verdict_text(verdict.word, found, judged, now)
+    return f"{iso(now)} {found.run.status or 'unknown'} {verdict.word}: {text}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 step`, `11 steps`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def pace_text(pace: Pace | None) -> str | None:
+    """`4m 14s a step (median of the last 10)`."""
+    return (
+        None
+        if pace is None
+        else f"{duration_text(pace.seconds)} a step (median of the last {pace.count})"
+    )
+
+
+def eta_text(eta: Seconds | None, now: EpochSeconds) -> str | None:
+    """`~2h 41m (about 17:05 UTC)`, with the day where it is another one."""
+    if eta is None or now + eta >= YEAR_10000:
+        return None
+    at = datetime.fromtimestamp(now + eta, UTC)
+    other_day = at.date() != datetime.fromtimestamp(now, UTC).date()
+    return f"~{duration_text(eta)} (about {at:{'%Y-%m-%d ' if other_day else ''}%H:%M} UTC)"
+
+
 def attempt_text(run: Run) -> str | None:
     """`3 (resumed from iter_0000019)`; None for a first attempt from scratch."""
     if run.resumed_from:
@@ -1520,7 +2018,9 @@ def attempt_text(run: Run) -> str | None:
     return str(run.attempt) if run.attempt and run.attempt > 1 else None
 
 
-def field(label: str, value: RenderableType, level: Level = "plain") -> RenderableType:
+def field(
+    label: str, value: RenderableType, level: Level = "plain", label_level: Level = "dim"
+) -> RenderableType:
     """One labelled line, its further lines under the value."""
     from rich.table import Table
     from rich.text import Text
@@ -1529,7 +2029,7 @@ def field(label: str, value: RenderableType, level: Level = "plain") -> Renderab
     line.add_column(width=LABEL_WIDTH, no_wrap=True)
     line.add_column(overflow="fold")
     shown = Text(value, STYLES[level]) if isinstance(value, str) else value
-    line.add_row(Text(label, "dim"), shown)
+    line.add_row(Text(label, STYLES[label_level]), shown)
     return indented(line)
 
 
@@ -1575,7 +2075,6 @@ def progress_block(
     """The Progress block; a line whose value is unknown is left out."""
     run = found.run
     app, app_level = app_text(run, found.app, now)
-    waiting = " (waiting for a GPU)" if run.waiting_for_gpu else ""
     with_bar = bar and run.step and run.step.total
     over = run.status != "running"
     rows: list[tuple[str, RenderableType | None, Level]] = [
@@ -1583,7 +2082,7 @@ def progress_block(
         ("source", source_text(found.stale), "warn"),
         ("framework", run.framework, "plain"),
         ("status", run.status or "unknown", STATUS_LEVELS.get(run.status or "", "plain")),
-        ("phase", f"{run.phase or 'unknown'}{waiting}", "warn" if waiting else "plain"),
+        ("phase", phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
         ("step", step_bar(run.step) if run.step and with_bar else step_text(run.step), "plain"),
         ("attempt", attempt_text(run), "plain"),
         ("app", app, app_level),
@@ -1595,6 +2094,8 @@ def progress_block(
         ("reason", run.reason if over else None, "plain"),
         ("error", "\n│ ".join(run.error) if over else None, "bad"),
         ("timings", timings_text(run.timings) if run.timings else None, "plain"),
+        ("pace", pace_text(judged.pace), "plain"),
+        ("eta", eta_text(judged.eta, now), "plain"),
     ]
     lines = [field(label, value, level) for label, value, level in rows if value]
     return [heading("Progress"), *lines, *condition_hint(found.app, judged, now)]
@@ -1628,8 +2129,8 @@ def condition_hint(app: App | None, judged: Judgement, now: EpochSeconds) -> lis
     return [hint(*hints[judged.condition])]
 
 
-def rollouts_block(found: Found) -> list[RenderableType]:
-    """The Rollouts block: how many, the latest, the last five."""
+def rollouts_block(found: Found, width: int) -> list[RenderableType]:
+    """The Rollouts block: how many, the latest, the course of the reward, the last five."""
     rollouts = found.rollouts.rollouts
     recorded = str(len(rollouts)) if found.rollouts.counted else "unknown"
     lines: list[RenderableType] = [heading("Rollouts"), field("recorded", recorded)]
@@ -1638,9 +2139,28 @@ def rollouts_block(found: Found) -> list[RenderableType]:
     if found.rollouts.incomplete:
         note = f"figures are incomplete: {found.rollouts.incomplete}"
         lines.append(field("note", note, "warn"))
+    if reward := reward_text(rollouts, min(SPARKS, max(width - LABEL_WIDTH - 5, 1))):
+        lines.append(field("reward", reward))
     if rollouts:
         lines.append(indented(rollouts_table(rollouts[-LAST_ROLLOUTS:])))
     return lines
+
+
+def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
+    """A sparkline of the mean rewards, with first → last and the best; None for fewer than two."""
+    known = [rollout for rollout in rollouts if rollout.mean_reward is not None]
+    rewards = [rollout.mean_reward or 0.0 for rollout in known]
+    if len(rewards) < 2:  # noqa: PLR2004 - a single one has no course
+        return None
+    buckets = min(columns, len(rewards))
+    edges = [len(rewards) * bucket // buckets for bucket in range(buckets + 1)]
+    means = [statistics.fmean(rewards[a:b]) for a, b in itertools.pairwise(edges)]
+    low, high = min(means), max(means)
+    scale = (len(SPARK) - 1) / (high - low) if high > low else 0.0
+    line = "".join(SPARK[round((mean - low) * scale)] for mean in means)
+    best = max(known, key=lambda rollout: rollout.mean_reward or 0.0)
+    first, last, most = (_or_dash(n, "{:.4f}") for n in (rewards[0], rewards[-1], max(rewards)))
+    return f"{line}  {first} → {last}, best {most} (rollout_id {best.rollout_id})"
 
 
 def latest_text(run: Run, rollout_id: int) -> str:
@@ -1682,6 +2202,129 @@ def _or_dash(number: float | None, form: str) -> str:
     return shown if len(shown) <= 11 else f"{number:.4g}"  # noqa: PLR2004 - the column's width
 
 
+WORD_LEVELS: dict[str, Level] = {
+    "completed": "good",
+    "running": "good",
+    "failed": "bad",
+    "died": "bad",
+    "stuck": "bad",
+}
+
+
+def verdict_block(
+    found: Found,
+    judged: Judgement,
+    logs: LogJudgement | None,
+    verdict: Verdict,
+    now: EpochSeconds,
+) -> list[RenderableType]:
+    """The Verdict block: the answer, where the eye is."""
+    level = WORD_LEVELS.get(verdict.word, "warn")
+    lines = [
+        heading("Verdict"),
+        field(verdict.word, verdict_text(verdict.word, found, judged, now), level, level),
+    ]
+    if verdict.blocker:
+        lines.append(field("blocker", blocker_text(verdict.blocker, now), "bad"))
+    if verdict.next_step:
+        lines.append(field("next", verdict.next_step))
+    if logs and (last := activity_text(logs, now)):
+        lines.append(field("logs", last))
+    return lines
+
+
+def verdict_text(word: str, found: Found, judged: Judgement, now: EpochSeconds) -> str:
+    """How far the run is, what it does, and what gave the word."""
+    run, app, phase = found.run, found.app, judged.phase
+    doing = run.phase or "phase unknown"
+    if phase.lasted is not None and not run.waiting_for_gpu:
+        usually = f" (usually {duration_text(phase.usual)})" if phase.usual is not None else ""
+        doing = f"{doing} for {age_text(phase.lasted)}{usually}"
+    where = f"step {step_text(run.step)}, {doing}"
+    ended = f"; ended {age_text(max(0.0, now - run.ended_at))} ago" if run.ended_at else ""
+    idle = "unknown" if judged.idle is None else age_text(judged.idle)
+    why = run.reason or (run.error[-1] if run.error else "")
+    left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
+    texts = {
+        "queued": queued_text(run, now),
+        "died": f"{where}; the status says running, but the app is over",
+        "waiting": f"{doing} waits for a GPU",
+        "unknown": f"{where}; no sign of life for {idle}, app {app_word(app)}",
+        "stuck": f"{where}; the app is {app_word(app)}",
+        "slow": f"{where}; no sign of life for {idle}",
+        "running": f"{where}; touched {idle} ago{left}",
+    }
+    if word == "completed" and run.status == "running":
+        return f"step {step_text(run.step)}; a train result is recorded"
+    if word == "slow" and judged.idle is not None and judged.idle <= STUCK_AFTER:
+        usual = f", usually {duration_text(judged.pace.seconds)}" if judged.pace else ""
+        no_step = f"no step for {age_text(judged.since_step or 0)}{usual}"
+        return f"{where}; touched {idle} ago, but {no_step}"
+    return texts.get(word, f"step {step_text(run.step)}{ended}{f': {why}' if why else ''}")
+
+
+def queued_text(run: Run, now: EpochSeconds) -> str:
+    """For how long a run has waited for its app."""
+    since = run.created_at or run.started_at
+    if since is None:
+        return "no app yet"
+    waited = max(0.0, now - since)
+    orphaned = "; probably orphaned: start it again" if waited > ORPHANED_AFTER else ""
+    return f"no app yet, {age_text(waited)} after it was created{orphaned}"
+
+
+def app_word(app: App | None) -> str:
+    """`live`, `not live`, `state unknown`."""
+    if app is None or app.live is None:
+        return "state unknown"
+    return "live" if app.live else "not live"
+
+
+def blocker_text(blocker: Blocker, now: EpochSeconds) -> str:
+    """`auth: 401 Unauthorized … (25 times, last 2m ago)`."""
+    ago = f"{age_text(max(0.0, now - blocker.at))} ago" if blocker.at else ""
+    repeats = f"{counted(blocker.count, 'time')}, last " if blocker.count > 1 else ""
+    when = f" ({repeats}{ago})" if ago else ""
+    return f"{blocker.kind}: {blocker.line[:BLOCKER_SHOWN]}{when}"
+
+
+def activity_text(logs: LogJudgement, now: EpochSeconds) -> str | None:
+    """The last line that means something and for how long it has been quiet since."""
+    if logs.noise_since is not None:
+        since = datetime.fromtimestamp(logs.noise_since, UTC)
+        return f"nothing but health checks since {since:%H:%M}"
+    if logs.activity is None:
+        return None
+    quiet = f"{age_text(max(0.0, now - logs.activity_at))} ago: " if logs.activity_at else ""
+    return f"last activity {quiet}{logs.activity[:ACTIVITY_SHOWN]}"
+
+
+def runs_block(runs: Sequence[Run], more: int, now: EpochSeconds) -> list[RenderableType]:
+    """The newest runs, a line each; one that says running but is silent is marked."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for title in ("run", "status", "phase", "step", "last sign", "app"):
+        table.add_column(title)
+    for run in runs:
+        silent = is_silent(run, now)
+        sign = f"{age_text(max(0.0, now - run.last_sign))} ago" if run.last_sign else "–"
+        cells = (
+            Text(run.run_id),
+            Text(run.status or "unknown", STYLES[STATUS_LEVELS.get(run.status or "", "plain")]),
+            Text(run.phase or "unknown"),
+            Text(step_text(run.step)),
+            Text(f"{sign} ⚠ silent" if silent else sign, STYLES["warn" if silent else "plain"]),
+            Text(run.app_id or "–"),
+        )
+        table.add_row(*cells)
+    lines: list[RenderableType] = [heading("Runs"), indented(table)]
+    if more:
+        lines.append(hint(f"and {more} more", "dim"))
+    return lines
+
+
 def candidates_block(runs: Sequence[Run], more: int, now: EpochSeconds) -> list[RenderableType]:
     """The runs that a query may mean, newest first."""
     from rich.table import Table
@@ -1708,6 +2351,122 @@ def candidates_block(runs: Sequence[Run], more: int, now: EpochSeconds) -> list[
     if more:
         lines.append(hint(f"and {more} more", "dim"))
     return lines
+
+
+# ---- For programs: the same facts as one object. README gives its schema.
+
+
+def report(
+    found: Found,
+    judged: Judgement,
+    logs: tuple[list[str], str, LogJudgement] | None,
+    verdict: Verdict,
+    now: EpochSeconds,
+) -> dict[str, object]:
+    """The object of --json; `logs` are the command, its output, and what it tells."""
+    run, app, rollouts = found.run, found.app, found.rollouts
+    timings = run.timings
+    quiet = logs[2].activity_at if logs else None
+    return {
+        "run": {
+            "id": run.run_id,
+            "framework": run.framework,
+            "status": run.status,
+            "phase": run.phase,
+            "phase_seconds": judged.phase.lasted,
+            "waiting_for_gpu": run.waiting_for_gpu,
+            "step": step_object(run.step),
+            "attempt": run.attempt,
+            "resumed_from": run.resumed_from,
+            "created_at": iso(run.created_at),
+            "started_at": iso(run.started_at),
+            "updated_at": iso(judged.updated_at),
+            "ended_at": iso(run.ended_at),
+            "error": "\n".join(run.error) or None,
+            "reason": run.reason,
+            "model": run.model,
+            "dataset": run.dataset,
+            "wandb_ids": list(run.wandb_ids),
+        },
+        "app": {
+            "id": run.app_id,
+            "url": run.url,
+            "state": app.state or None if app else None,
+            "live": app.live if app else None,
+            "stopped_at": iso(app.stopped_at if app else None),
+            "stopped_by": app.stopped_by if app else None,
+        },
+        "idle_seconds": judged.idle,
+        "possibly_stuck": judged.condition == "stuck",
+        "pace_seconds": judged.pace.seconds if judged.pace else None,
+        "eta_seconds": judged.eta,
+        "timings": timings
+        and {"step": timings.step, "phases": dict(timings.phases), "total": timings.total},
+        "rollouts": {
+            "recorded": len(rollouts.rollouts) if rollouts.counted else None,
+            "latest_rollout_id": rollouts.rollouts[-1].rollout_id if rollouts.rollouts else None,
+            "complete": rollouts.incomplete is None,
+            "last": [
+                {
+                    "rollout_id": rollout.rollout_id,
+                    "samples": rollout.samples,
+                    "mean_reward": rollout.mean_reward,
+                    "seconds": rollout.seconds,
+                    "created_at": iso(rollout.created_at),
+                    "error_summary": rollout.trouble,
+                }
+                for rollout in rollouts.rollouts[-LAST_ROLLOUTS:]
+            ],
+        },
+        "logs": logs
+        and {
+            "command": logs[0],
+            "lines": [clean(line) for line in logs[1].splitlines()],
+            "last_activity": {"line": logs[2].activity, "at": iso(quiet)}
+            if logs[2].activity is not None
+            else None,
+            "quiet_seconds": max(0.0, now - quiet) if quiet else None,
+        },
+        "verdict": {
+            "word": verdict.word,
+            "text": verdict_text(verdict.word, found, judged, now),
+            "blocker": verdict.blocker
+            and {
+                "kind": verdict.blocker.kind,
+                "line": verdict.blocker.line,
+                "count": verdict.blocker.count,
+                "at": iso(verdict.blocker.at),
+            },
+            "next": verdict.next_step,
+        },
+    }
+
+
+def row_object(run: Run) -> dict[str, object]:
+    """A run in a list of runs."""
+    return {
+        "id": run.run_id,
+        "status": run.status,
+        "phase": run.phase,
+        "step": step_object(run.step),
+        "updated_at": iso(run.last_sign),
+        "created_at": iso(run.created_at),
+        "app_id": run.app_id,
+    }
+
+
+def step_object(step: Step | None) -> dict[str, object] | None:
+    """`{"current", "total", "unit"}`, or null where it is unknown."""
+    if step is None:
+        return None
+    return {"current": step.current, "total": step.total, "unit": step.unit}
+
+
+def iso(moment: EpochSeconds | None) -> str | None:
+    """`2026-11-29T14:02:55Z`."""
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def open_console() -> Console:
@@ -1741,6 +2500,8 @@ def show(console: Console, lines: Iterable[RenderableType]) -> None:
 # Seconds for which the beginning of a line is held back for the rest of it, so that a credential
 # is never cut in two: too short to be noticed, and long enough for a pipe.
 LINE_PATIENCE = 0.2
+# Seconds after which who reads the logs may look up, so that a quiet log holds nothing up.
+TICK = 1.0
 # What the child runs. It imports modal's CLI while this process still looks for the run, waits for
 # the command on its standard input, and runs it as `python -m modal` does. A thread ends it when
 # that input closes, so that it can't outlive this process however that one ends, SIGKILL included.
@@ -1802,7 +2563,7 @@ class Logs:
                 self._child.stdin.flush()
 
     def lines(self, patience: Seconds | None) -> Iterator[bytes]:
-        """The output as it comes, in whole lines, until it ends.
+        """The output as it comes, in whole lines, until it ends; nothing, every TICK seconds.
 
         Raises ProgressError if modal failed, or took longer than `patience`, None for ever.
         """
@@ -1833,17 +2594,16 @@ class Logs:
         deadline = None if patience is None else time.monotonic() + patience
         unfinished = False
         while True:
-            wait = LINE_PATIENCE if unfinished else None
+            wait = LINE_PATIENCE if unfinished else TICK
             if deadline is not None:
-                left = max(0.0, deadline - time.monotonic())
-                wait = left if wait is None else min(wait, left)
+                wait = min(wait, max(0.0, deadline - time.monotonic()))
             if select.select([pipe], [], [], wait)[0]:
                 chunk = os.read(pipe, 65536)
                 if not chunk:
                     return
                 unfinished = not chunk.endswith(b"\n")
                 yield chunk
-            elif unfinished:
+            elif unfinished or deadline is None or time.monotonic() < deadline:
                 unfinished = False
                 yield b""
             else:
@@ -1869,18 +2629,31 @@ class Logs:
 TAIL_DEFAULT, TAIL_LIMIT = 200, 20_000
 # Seconds; the SDK itself gives up on a server that can't be reached after 57.
 TIMEOUT_DEFAULT, TIMEOUT_LIMIT = 60.0, 86_400
+# Seconds between two looks of --watch, and between two of the line under the logs of --follow.
+INTERVAL_DEFAULT = 15.0
+# Bytes of the end of a followed log that the verdict looks at.
+FOLLOWED = 1_000_000
+ENDED_OTHERWISE = 5
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The command line, judged."""
+    """The command line, judged; `query` is None where the runs are to be listed."""
 
-    query: str
+    query: str | None
     tail: int
-    logs: Literal["tail", "follow", "none"]
+    output: Literal["tail", "no_logs", "follow", "watch"]
+    interval: Seconds
+    limit: int
+    json: bool
     env: str | None
     timeout: Seconds
     show_secrets: bool
+
+    @property
+    def guard(self) -> Callable[[str], str]:
+        """What every text passes before it is shown."""
+        return keep_text if self.show_secrets else mask_secrets
 
 
 class _Parser(argparse.ArgumentParser):
@@ -1910,24 +2683,40 @@ def _within(number: type[_Number], least: float, most: float) -> Callable[[str],
 def parse_arguments(words: Sequence[str]) -> Arguments:
     """Judge the command line before any reading; exits with status 2 where it is wrong."""
     parser = _Parser(prog="run_progress.py", allow_abbrev=False)
-    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("run", metavar="RUN", nargs="?")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("-n", "--tail", type=_within(int, 1, TAIL_LIMIT), metavar="N")
-    output.add_argument("--no-logs", action="store_true")
-    output.add_argument("-f", "--follow", action="store_true")
+    for flag in (["--no-logs"], ["-f", "--follow"], ["--watch"]):
+        const = flag[-1].removeprefix("--").replace("-", "_")
+        output.add_argument(*flag, dest="output", action="store_const", const=const)
+    parser.add_argument("--interval", type=_within(float, 2, TIMEOUT_LIMIT), metavar="S")
+    parser.add_argument("--limit", type=_within(int, 1, TAIL_LIMIT), metavar="N")
+    parser.add_argument("--json", action="store_true")
     parser.add_argument("-e", "--env", metavar="ENV")
     parser.add_argument("--show-secrets", action="store_true")
-    parser.add_argument(
-        "--timeout", type=_within(float, 0.1, TIMEOUT_LIMIT), metavar="S", default=TIMEOUT_DEFAULT
-    )
+    timeout = _within(float, 0.1, TIMEOUT_LIMIT)
+    parser.add_argument("--timeout", type=timeout, metavar="S", default=TIMEOUT_DEFAULT)
     given = parser.parse_args(words)
-    query = read_query(given.run)
-    if not query:
+    query = None if given.run is None else read_query(given.run)
+    if query == "":
         parser.error("RUN is empty: give an id or a part of one")
+    if query is None and (given.tail or given.output):
+        parser.error(
+            "RUN is missing: without one the runs are listed, and only --limit goes with it"
+        )
+    if query is not None and given.limit:
+        parser.error("--limit goes with the list of runs, which takes no RUN")
+    if given.json and given.output in ("follow", "watch"):
+        parser.error(f"--json can't be combined with --{given.output}")
+    if given.interval and given.output != "watch":
+        parser.error("--interval goes with --watch")
     return Arguments(
         query=query,
         tail=given.tail or TAIL_DEFAULT,
-        logs="none" if given.no_logs else "follow" if given.follow else "tail",
+        output=given.output or "tail",
+        interval=given.interval or INTERVAL_DEFAULT,
+        limit=given.limit or CANDIDATES_SHOWN,
+        json=given.json,
         env=given.env or None,
         timeout=given.timeout,
         show_secrets=given.show_secrets,
@@ -1936,7 +2725,7 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
 
 def logs_words(arguments: Arguments, app_id: str, app: App | None) -> list[str]:
     """The words of `modal app logs`: only an app that may be live can be followed."""
-    follow = arguments.logs == "follow" and app is not None and app.live is not False
+    follow = arguments.output == "follow" and app is not None and app.live is not False
     output = ["-f"] if follow else ["--tail", str(arguments.tail)]
     env = ["-e", arguments.env] if arguments.env else []
     return ["app", "logs", app_id, *output, "--timestamps", *env]
@@ -1945,46 +2734,156 @@ def logs_words(arguments: Arguments, app_id: str, app: App | None) -> list[str]:
 def show_run(arguments: Arguments) -> int:
     """Read the run, show its blocks and its logs; the exit status."""
     logs = None
-    if arguments.logs != "none":
+    if arguments.query and arguments.output in ("tail", "follow"):
         logs = Logs()
         for deadly in DEADLY:
             if signal.getsignal(deadly) is leave:
                 signal.signal(deadly, logs.kill)
     try:
         require_modal()
-        return show_blocks(arguments, logs)
+        if arguments.query is None:
+            return show_list(arguments)
+        found = find_run(arguments, arguments.query, logs)
+        if arguments.output == "watch":
+            return watch(arguments, found)
+        return (
+            show_object(arguments, found, logs)
+            if arguments.json
+            else show_blocks(arguments, found, logs)
+        )
     finally:
         if logs:
             logs.end()
 
 
-def show_blocks(arguments: Arguments, logs: Logs | None) -> int:
-    """Read the run while its log command starts, and show both; the exit status."""
-    guard = keep_text if arguments.show_secrets else mask_secrets
+def find_run(arguments: Arguments, query: str, logs: Logs | None) -> Found:
+    """Read the run, with its log command told what to fetch as soon as that is known."""
 
     def when_known(run: Run) -> None:
-        if logs and run.app_id and arguments.logs == "tail":
+        if logs and run.app_id and arguments.output == "tail":
             logs.ask(logs_words(arguments, run.app_id, None))
 
     def note(text: str) -> None:
-        tell(f"note: {guard(text)}", dim=True)
+        tell(f"note: {arguments.guard(text)}", dim=True)
 
-    reading = read_run(
-        arguments.query, arguments.env, arguments.timeout, when_known=when_known, note=note
-    )
+    reading = read_run(query, arguments.env, arguments.timeout, when_known=when_known, note=note)
     with spinner("reading the run from Modal"):
-        found = guarded(asyncio.run(reading), guard)
+        return guarded(asyncio.run(reading), arguments.guard)
+
+
+def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
+    """The blocks, the logs in their place, and the verdict; the exit status."""
     now = time.time()
     out = open_console()
     show(out, progress_block(found, judge(found, now), now, bar=out.width < PIPE_WIDTH))
-    show(out, ["", *rollouts_block(found)])
+    show(out, ["", *rollouts_block(found, out.width)])
     failures = list(found.failures)
+    tail = None
     if logs:
         show(out, [""])
-        failures += show_logs(arguments, found, logs, out)
+        tail = show_logs(arguments, found, logs, out)
+        found = tail.found
+        failures += tail.failures
+        sys.stdout.write("" if tail.output.endswith(b"\n") or not tail.output else "\n")
+    now = time.time()
+    judged = judge(found, now)
+    told = judge_logs(tail.output.decode(errors="replace")) if tail and tail.output else None
+    show(out, ["", *verdict_block(found, judged, told, decide(found, judged, told, now), now)])
     for failure in failures:
         complain(failure)
     return 1 if failures else 0
+
+
+def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
+    """The same as one JSON object; the exit status."""
+    failures = list(found.failures)
+    told = None
+    if logs and found.run.app_id:
+        words = logs_words(arguments, found.run.app_id, None)
+        output = b""
+        try:
+            output = b"".join(logs.lines(arguments.timeout))
+            shown = arguments.guard(output.decode(errors="replace"))
+            told = (["modal", *words], shown, judge_logs(shown))
+        except ProgressError as error:
+            failures.append(arguments.guard(f"could not read the logs: {error}"))
+    now = time.time()
+    judged = judge(found, now)
+    verdict = decide(found, judged, told[2] if told else None, now)
+    print_json(report(found, judged, told, verdict, now))
+    for failure in failures:
+        complain(failure)
+    return 1 if failures else 0
+
+
+def print_json(value: object) -> None:
+    """The only thing on stdout. Text is ASCII, so that every stream and reader can hold it."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def show_list(arguments: Arguments) -> int:
+    """The newest runs; the exit status."""
+
+    def note(text: str) -> None:
+        tell(f"note: {arguments.guard(text)}", dim=True)
+
+    with spinner("reading the runs from Modal"):
+        reading = read_runs(arguments.env, arguments.timeout, arguments.limit, note)
+        runs, more, failures = guarded(asyncio.run(reading), arguments.guard)
+    if arguments.json:
+        print_json([row_object(run) for run in runs])
+    else:
+        console = open_console()
+        console.width = PIPE_WIDTH  # ids are there to be copied: rows are never folded
+        show(console, runs_block(runs, more, time.time()))
+    for failure in failures:
+        complain(failure)
+    return 1 if failures else 0
+
+
+def watch(arguments: Arguments, found: Found) -> int:
+    """Show the run again and again until it is over; 0 if it completed, 5 if it ended otherwise."""
+    from rich.console import Group
+    from rich.live import Live
+
+    out = open_console()
+    live = Live(console=out, auto_refresh=False) if sys.stdout.isatty() else None
+    said: tuple[object, ...] = ()
+    with live or contextlib.nullcontext():
+        while True:
+            now = time.time()
+            judged = judge(found, now)
+            verdict = decide(found, judged, None, now)
+            if live:
+                blocks = (
+                    *progress_block(found, judged, now, bar=out.width < PIPE_WIDTH),
+                    "",
+                    *rollouts_block(found, out.width),
+                    "",
+                    *verdict_block(found, judged, None, verdict, now),
+                )
+                live.update(Group(*blocks), refresh=True)
+            elif (
+                told := (found.run.status, found.run.phase, found.run.step, verdict.word)
+            ) != said:
+                said = told
+                sys.stdout.write(f"{watch_line(found, judged, verdict, now)}\n")
+                sys.stdout.flush()
+            if found.run.ended or verdict.word in ("completed", "died"):
+                return 0 if verdict.word == "completed" else ENDED_OTHERWISE
+            time.sleep(arguments.interval)
+            found = refreshed(arguments, found)
+
+
+def refreshed(arguments: Arguments, found: Found) -> Found:
+    """The run as it stands now; as it stood before, and said so, where Modal fails meanwhile."""
+    reading = refresh(found, arguments.env, arguments.timeout)
+    try:
+        return guarded(asyncio.run(reading), arguments.guard)
+    except ProgressError as error:
+        tell(f"note: {arguments.guard(str(error))}", dim=True)
+        return found
 
 
 def spinner(text: str) -> contextlib.AbstractContextManager[object]:
@@ -1996,30 +2895,83 @@ def spinner(text: str) -> contextlib.AbstractContextManager[object]:
     return Console(stderr=True).status(text)
 
 
-def show_logs(arguments: Arguments, found: Found, logs: Logs, out: Console) -> list[str]:
-    """The Logs block: the log command's output, guarded; what failed, if it did."""
+@dataclass(frozen=True)
+class Tail:
+    """What the log command gave, what failed, and the run as it stood when it ended."""
+
+    output: bytes
+    failures: tuple[str, ...]
+    found: Found
+
+
+def show_logs(arguments: Arguments, found: Found, logs: Logs, out: Console) -> Tail:
+    """The Logs block: the log command's output as it comes, credentials masked."""
     run = found.run
     if run.app_id is None:
         why = "no app, and the run is over" if run.ended else "no app yet"
         why = "the app id is malformed" if run.app_id_malformed else why
         show(out, [heading(f"Logs: none, {why}")])
-        return []
+        return Tail(b"", (), found)
     words = logs_words(arguments, run.app_id, found.app)
     follow = "-f" in words
-    if arguments.logs == "follow":
+    if arguments.output == "follow":
         logs.ask(words)
         if not follow:
             show(out, [hint("the app is not live: the end of its logs instead", "warn")])
     show(out, [heading(f"Logs: modal {' '.join(words)}")])
+    output = b""
+    below = BottomLine(arguments, found) if follow and sys.stdout.isatty() else None
+    failures: tuple[str, ...] = ()
     try:
         for lines in logs.lines(None if follow else arguments.timeout):
-            guarded_lines = lines if arguments.show_secrets else mask_secrets_in_bytes(lines)
-            sys.stdout.buffer.write(guarded_lines)
+            shown = lines if arguments.show_secrets else mask_secrets_in_bytes(lines)
+            if below:
+                shown = below.around(shown)
+            sys.stdout.buffer.write(shown)
             sys.stdout.buffer.flush()
+            output = (output + lines)[-FOLLOWED:] if follow else output + lines
     except ProgressError as error:
-        failure = f"could not read the logs: {error}"
-        return [failure if arguments.show_secrets else mask_secrets(failure)]
-    return []
+        failures = (arguments.guard(f"could not read the logs: {error}"),)
+    if below:
+        sys.stdout.write(ERASE_LINE)
+    if follow:
+        found = refreshed(arguments, found)
+    masked = output if arguments.show_secrets else mask_secrets_in_bytes(output)
+    return Tail(masked, failures, found)
+
+
+ERASE_LINE = "\r\x1b[2K"
+
+
+class BottomLine:
+    """One line under the logs that are followed on a terminal: phase, step, ETA, sign of life.
+
+    Not rich's: the logs above it must stay byte for byte what they are.
+    """
+
+    def __init__(self, arguments: Arguments, found: Found) -> None:
+        """Begin with what was read."""
+        self._arguments = arguments
+        self._found = found
+        self._looked = time.monotonic()
+        self._drawn = False
+
+    def around(self, lines: bytes) -> bytes:
+        """The lines in the place of the bottom line, and that one under them again."""
+        if not lines and self._drawn and time.monotonic() - self._looked < INTERVAL_DEFAULT:
+            return b""
+        if time.monotonic() - self._looked >= INTERVAL_DEFAULT:
+            self._looked = time.monotonic()
+            self._found = refreshed(self._arguments, self._found)
+        erase = ERASE_LINE if self._drawn else ""
+        if lines and not lines.endswith(b"\n"):  # a line of the logs is unfinished: not under it
+            self._drawn = False
+            return erase.encode() + lines
+        self._drawn = True
+        now = time.time()
+        line = bottom_text(self._found, judge(self._found, now), now)
+        cut = line[: max(shutil.get_terminal_size().columns - 1, 1)]
+        return erase.encode() + lines + cut.encode(errors="replace")
 
 
 def complain(message: str) -> None:
@@ -2052,17 +3004,22 @@ def main() -> int:
 
 def run_command(words: Sequence[str]) -> int:
     """Run the command and tell what is wrong with it; OSError where stdout can't be written."""
+    as_json = "--json" in words
     try:
         return show_run(parse_arguments(words))
-    except SeveralMatchError as error:
-        console = open_console()
-        console.width = PIPE_WIDTH  # ids are there to be copied: rows are never folded
-        candidates = guarded(error.candidates, mask_secrets)
-        show(console, candidates_block(candidates, error.more, time.time()))
-        complain(mask_secrets(str(error)))
-        return error.status
     except ProgressError as error:
-        complain(mask_secrets(str(error)))
+        several = error if isinstance(error, SeveralMatchError) else None
+        candidates = guarded(several.candidates, mask_secrets) if several else ()
+        message = mask_secrets(str(error))
+        if as_json:
+            rows = [row_object(run) for run in candidates]
+            told = {"kind": error.kind, "message": message, "candidates": rows}
+            print_json({"error": told})
+        elif several:
+            console = open_console()
+            console.width = PIPE_WIDTH  # ids are there to be copied: rows are never folded
+            show(console, candidates_block(candidates, several.more, time.time()))
+        complain(message)
         return error.status
     except SystemExit as error:  # argparse has told what it had to
         sys.stdout.flush()

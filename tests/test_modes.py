@@ -1,0 +1,278 @@
+"""For programs, for a list, for watching: the other ways to ask."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conftest import PATIENCE, ROOT, SCRIPT, Follow, Shown, clean_environment, shows
+from gym import Gym
+from local_modal import LocalModal
+
+FROG = "elastic-frog-a1b2c3d4e5f6"
+FROG_APP = "ap-0123456789abcdefABCDEF"
+OTTER = "brisk-otter-5c0d9e8f7a61"
+RECORD = f"training-runs/{FROG}.json"
+
+# ---- JSON ------------------------------------------------------------------------------------
+
+
+def schema() -> dict[str, Any]:
+    """The schema in README: an object whose leaves name the types that may stand there."""
+    (block,) = re.findall(r"```json\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    found: dict[str, Any] = json.loads(block)
+    return found
+
+
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "number": (int, float),
+    "integer": int,
+    "boolean": bool,
+    "null": type(None),
+    "time": str,
+}
+
+
+def assert_fits(value: Any, shape: Any, path: str = "") -> None:
+    """The value has all of the shape's keys and no others, and each leaf is of a named type."""
+    if isinstance(shape, str):
+        kinds = shape.split(" or ")
+        fits = [
+            isinstance(value, TYPES[kind]) and not (kind != "boolean" and isinstance(value, bool))
+            for kind in kinds
+        ]
+        assert any(fits), f"{path}: {value!r} is no {shape}"
+        if isinstance(value, str) and "time" in kinds:
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", value), path
+    elif value is None:
+        assert path.rpartition(".")[2] in ("step", "timings", "logs", "last_activity", "blocker"), (
+            path
+        )
+    elif isinstance(shape, list):
+        assert isinstance(value, list), path
+        for item in value:
+            assert_fits(item, shape[0], path)
+    elif "*" in shape:
+        for item in value.values():
+            assert_fits(item, shape["*"], path)
+    else:
+        assert set(value) == set(shape), path
+        for key, inner in shape.items():
+            assert_fits(value[key], inner, f"{path}.{key}")
+
+
+@pytest.mark.parametrize(
+    "name", ["elastic-frog", "crimson-badger", "early-wren", "6f1d2c3b", "lost-sparrow"]
+)
+@shows("{name}", "--json", "--tail", "300")
+def test_the_object_fits_the_schema_in_the_readme(shown: Shown, name: str) -> None:
+    assert (shown.status, shown.err) == (0, "")
+    assert_fits(json.loads(shown.out), schema())
+
+
+@shows("elastic-frog", "--json", "--tail", "300")
+def test_the_object_says_what_the_blocks_say(shown: Shown) -> None:
+    told = json.loads(shown.out)
+    assert told["run"]["id"] == FROG
+    assert told["run"]["step"] == {"current": 12, "total": 50, "unit": "step"}
+    assert told["app"]["live"] is True
+    assert told["possibly_stuck"] is True
+    assert told["eta_seconds"] is None
+    assert told["rollouts"]["recorded"] == 11
+    assert told["rollouts"]["last"][-1]["mean_reward"] == 0.412
+    assert told["logs"]["command"][:4] == ["modal", "app", "logs", FROG_APP]
+    assert len(told["logs"]["lines"]) > 100
+    assert not any("\x1b" in line for line in told["logs"]["lines"])
+    assert told["verdict"]["word"] == "stuck"
+    assert told["verdict"]["blocker"]["kind"] == "auth"
+    assert told["verdict"]["blocker"]["count"] > 20
+
+
+@shows(FROG, "--json", "--no-logs")
+def test_without_logs_their_place_in_the_object_is_null(shown: Shown) -> None:
+    told = json.loads(shown.out)
+    assert told["logs"] is None
+    assert told["verdict"]["word"] == "stuck"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "kind", "candidates"),
+    [("amber-h", 4, "several_match", 2), ("elastc-frog", 3, "no_match", 0)],
+)
+@shows("{query}", "--json", "--no-logs")
+def test_errors_are_objects_too(
+    shown: Shown, query: str, status: int, kind: str, candidates: int
+) -> None:
+    told = json.loads(shown.out)["error"]
+    assert shown.status == status
+    assert told["kind"] == kind
+    assert query in told["message"]
+    assert len(told["candidates"]) == candidates
+    for row in told["candidates"]:
+        assert set(row) == {"id", "status", "phase", "step", "updated_at", "created_at", "app_id"}
+
+
+@shows(FROG, "--json", "--no-logs", MODAL_TOKEN_ID="ak-wrong")
+def test_a_refused_token_is_an_object_too(shown: Shown) -> None:
+    assert shown.status == 1
+    assert json.loads(shown.out)["error"]["kind"] == "unreadable"
+
+
+# ---- The list --------------------------------------------------------------------------------
+
+
+@shows()
+def test_without_a_run_the_newest_are_listed_those_that_say_running_first(
+    shown: Shown, gym: Gym
+) -> None:
+    assert (shown.status, shown.err) == (0, "")
+    heading, titles, *rows = shown.out.splitlines()
+    assert heading == "Runs"
+    assert re.split("  +", titles.strip()) == [
+        "run",
+        "status",
+        "phase",
+        "step",
+        "last sign",
+        "app",
+    ]
+    assert {row.split()[0] for row in rows} == {run.run_id for run in gym.runs}
+    running = ["running" in row for row in rows]
+    assert running == sorted(running, reverse=True)
+    (frog,) = [row for row in rows if FROG in row]
+    assert "22m ago ⚠ silent" in frog
+    (otter,) = [row for row in rows if OTTER in row]
+    assert "silent" not in otter
+
+
+def stale_row(server: LocalModal, _: object) -> None:
+    record = json.loads(server.files[RECORD])
+    server.files[RECORD] = json.dumps({**record, "status": "failed"}).encode()
+
+
+@shows("--limit", "3", "--json")
+def test_a_limited_list_for_programs_is_a_list_of_rows(shown: Shown) -> None:
+    rows = json.loads(shown.out)
+    assert len(rows) == 3
+    assert set(rows[0]) == {"id", "status", "phase", "step", "updated_at", "created_at", "app_id"}
+
+
+@shows("--limit", "40", "--json", arrange=stale_row)
+def test_the_list_shows_runs_as_their_records_stand(shown: Shown) -> None:
+    (frog,) = [row for row in json.loads(shown.out) if row["id"] == FROG]
+    assert frog["status"] == "failed"
+
+
+# ---- Watching --------------------------------------------------------------------------------
+
+
+def change(server: LocalModal, **fields: Any) -> None:
+    record = json.loads(server.files[RECORD])
+    server.files[RECORD] = json.dumps({**record, **fields}).encode()
+
+
+@pytest.mark.parametrize(("ending", "status"), [("completed", 0), ("failed", 5)])
+def test_watch_says_each_change_through_a_pipe_and_ends_with_the_run(
+    server: LocalModal, start: Follow, ending: str, status: int
+) -> None:
+    watching = start(FROG, "--watch", "--interval", "2")
+    assert re.match(r"\d{4}-\d\d-\d\dT[\d:]+Z running stuck: step 12/50", watching.line_with("Z "))
+    change(server, status=ending, ended_at=time.time())
+    assert f"Z {ending} {ending}: step 12/50" in watching.line_with("Z ")
+    assert watching.end() == (status, "")
+
+
+def test_watch_survives_a_call_that_fails_and_says_so(server: LocalModal, start: Follow) -> None:
+    watching = start(FROG, "--watch", "--interval", "2")
+    watching.line_with("running stuck")
+    before = len(server.calls)
+    server.fault("VolumeGetFile2", subject=RECORD, status="PERMISSION_DENIED", message="not now")
+    server.wait_for("VolumeGetFile2", subject=RECORD, count=2)
+    server.clear_faults()
+    server.finish(FROG_APP)
+    assert "Z running died: step 12/50" in watching.line_with("Z ")
+    status, err = watching.end()
+    assert status == 5
+    assert f"note: could not read {RECORD}: not now\n" in err
+    assert len(server.calls) > before
+
+
+def test_watch_reads_the_rollouts_again_only_when_the_step_moved(
+    server: LocalModal, start: Follow
+) -> None:
+    watching = start(FROG, "--watch", "--interval", "2")
+    watching.line_with("running stuck")
+    server.wait_for("VolumeGetFile2", subject=RECORD, count=2)
+
+    def summaries() -> int:
+        path = "training-rollouts-summary/summary.json"
+        return sum(call.subject == path for call in server.calls if call.method != "block")
+
+    assert summaries() == 1
+    progress = {"phase": "generate_rollouts", "current": 13, "total": 50}
+    change(server, metadata={"framework_progress": progress})
+    watching.line_with("step 13/50")
+    assert summaries() == 2
+
+
+# ---- On a terminal ---------------------------------------------------------------------------
+
+
+def written_to_a_terminal(
+    server: LocalModal, words: tuple[str, ...], meanwhile: Callable[[], None]
+) -> tuple[int, str]:
+    """What the command writes to a terminal, `meanwhile` being done once logs or blocks show."""
+    ours, its = pty.openpty()
+    environment = clean_environment(server, COLUMNS="100", LINES="40", TERM="xterm-256color")
+    child = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    written = b""
+    done = False
+    while True:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        written += chunk
+        if not done and re.search(rb"401 Unauthorized|Verdict", written):
+            done = True
+            meanwhile()
+    os.close(ours)
+    return child.wait(PATIENCE), written.decode()
+
+
+def test_follow_on_a_terminal_keeps_one_line_under_the_logs(server: LocalModal) -> None:
+    def meanwhile() -> None:
+        server.emit(FROG_APP, "(RolloutManager pid=1188) rollout 11: fresh\n")
+        server.finish(FROG_APP)
+
+    status, written = written_to_a_terminal(server, (FROG, "--follow"), meanwhile)
+    assert status == 0
+    assert "step 12/50 · generate_rollouts for 22m" in written
+    assert re.search(r"\r\x1b\[2K[^\n]*rollout 11: fresh\r\n", written)
+    assert re.search(r"\r\x1b\[2K\r\n?.*Verdict", written, re.DOTALL)
+
+
+def test_watch_on_a_terminal_is_refreshed_in_place(server: LocalModal) -> None:
+    def meanwhile() -> None:
+        change(server, status="completed", ended_at=time.time())
+
+    words = (FROG, "--watch", "--interval", "2")
+    status, written = written_to_a_terminal(server, words, meanwhile)
+    assert status == 0
+    assert "\x1b[1A" in written  # up again, over what was shown before
+    assert re.search(r"Verdict.*stuck.*Verdict.*completed", written, re.DOTALL)
