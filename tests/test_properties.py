@@ -169,7 +169,7 @@ def test_any_record_is_shown_without_steering_the_screen(
         judged = tool.judge(found, NOW)
         tool.show(console, tool.progress_block(found, judged, NOW, bar=True))
         tool.show(console, tool.rollouts_block(found, 60))
-        tool.show(console, tool.candidates_block([run], 1, NOW))
+        tool.show(console, tool.runs_block([run], 1, NOW, candidates=True))
     assert not STEERING.search(shown.getvalue())
     labels = re.findall(r"^  (\w+) +", shown.getvalue(), re.MULTILINE)
     assert labels.count("status") == 1

@@ -90,13 +90,14 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
 T = TypeVar("T")
 
@@ -1368,7 +1369,7 @@ async def _read_app_list(app_id: str, env: str | None) -> App:
 
 # Seconds without a sign of life after which a live run is possibly stuck: the skill's ten minutes.
 STUCK_AFTER = 600.0
-Level: TypeAlias = Literal["plain", "good", "warn", "bad", "dim"]
+Level: TypeAlias = Literal["plain", "good", "warn", "bad", "dim", "bold", "heading"]
 Condition: TypeAlias = Literal["stuck", "died", "finished", "over"]
 
 
@@ -1525,8 +1526,8 @@ class Failure:
     pattern: re.Pattern[str]
 
 
-def _failure(kind: str, rank: int, *patterns: str) -> Failure:
-    return Failure(kind, rank, re.compile("|".join(patterns)))
+def _failure(kind: str, rank: int, pattern: str) -> Failure:
+    return Failure(kind, rank, re.compile(pattern))
 
 
 def _http(status: str) -> str:
@@ -1535,60 +1536,42 @@ def _http(status: str) -> str:
 
 
 FAILURES = (
+    _failure("cuda_oom", 0, r"CUDA (?:error: )?out of memory|(?:cuda\.)OutOfMemoryError"),
     _failure(
-        "cuda_oom",
-        0,
-        "CUDA out of memory",
-        "CUDA error: out of memory",
-        r"(?:cuda\.)OutOfMemoryError",
+        "host_oom", 0, r"Memory on the node .*exceed|killed due to the node running low on memory"
     ),
-    _failure(
-        "host_oom",
-        0,
-        r"Memory on the node .*exceed",
-        "killed due to the node running low on memory",
-    ),
-    _failure("disk_full", 0, "No space left on device", "Disk quota exceeded"),
+    _failure("disk_full", 0, "No space left on device|Disk quota exceeded"),
     _failure("preempted", 0, "interrupted due to worker preemption"),
     _failure("timeout", 0, "hit its timeout of"),
     _failure(
         "nccl_timeout",
         1,
-        "Watchdog caught collective operation timeout",
-        r"\bNCCL (?:\w+ ){0,4}(?:timeout|timed out)",
+        "Watchdog caught collective operation timeout"
+        r"|\bNCCL (?:\w+ ){0,4}(?:timeout|timed out)",
     ),
     _failure(
         "auth",
         1,
-        r"\b40[13] (?:Client Error|Unauthorized|Forbidden)",
-        _http("40[13]"),
-        r"\bUnauthorized\b",
-        r"(?i:gated repo)",
-        r"(?i:invalid (?:\w+ )?token\b(?! id))",
-        r"\w*AuthenticationError",
+        rf"\b40[13] (?:Client Error|Unauthorized|Forbidden)|{_http('40[13]')}|\bUnauthorized\b"
+        r"|(?i:gated repo)|(?i:invalid (?:\w+ )?token\b(?! id))|\w*AuthenticationError",
     ),
     _failure(
         "rate_limited",
         1,
-        r"\b429 (?:Client Error|Too Many)",
-        _http("429"),
-        "Too Many Requests",
-        r"\w*RateLimitError",
+        rf"\b429 (?:Client Error|Too Many)|{_http('429')}|Too Many Requests|\w*RateLimitError",
     ),
     _failure(
         "actor_died",
         3,
-        r"\w*ActorDiedError",
-        r"\w*(?:ActorUnavailable|WorkerCrashed)Error",
-        r"[Aa]ctor (?:is dead|died)",
-        "A worker died or was killed",
+        r"\w*(?:ActorDied|ActorUnavailable|WorkerCrashed)Error|[Aa]ctor (?:is dead|died)"
+        "|A worker died or was killed",
     ),
     # An exception's own line: a dotted name, or one that ends as exceptions do.
     _failure(
         "traceback",
         2,
-        r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)",
-        r"^(?:[a-z_]\w*\.)+[A-Z]\w*:",
+        r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)"
+        r"|^(?:[a-z_]\w*\.)+[A-Z]\w*:",
     ),
 )
 
@@ -1786,6 +1769,8 @@ STYLES: dict[Level, str] = {
     "warn": "bold yellow",
     "bad": "bold red",
     "dim": "dim",
+    "bold": "bold",
+    "heading": "bold cyan",
 }
 STATUS_LEVELS: dict[str, Level] = {
     "running": "good",
@@ -1833,11 +1818,6 @@ _TRACES = (
 )  # fmt: skip
 _CODE_OR_PATH = re.compile(r"[(\[]|os\.environ|^\$|^(?:~|\.{1,2})?/|^\w+://|/.*\.[A-Za-z]\w{0,4}$")
 SECRET_SHOWN = 4
-
-
-def keep_text(text: str) -> str:
-    """The text as it is: what --show-secrets asks for."""
-    return text
 
 
 def mask_secrets(text: str) -> str:
@@ -1893,24 +1873,21 @@ def duration_text(seconds: Seconds) -> str:
 
 
 def age_text(seconds: Seconds) -> str:
-    """How long ago: `34s`, `22m`, `2h 24m`, `3d 4h`."""
-    whole = int(seconds)
+    """How long ago: `34s`, `22m`, `2h 24m`, `3d 4h`; what is yet to come counts as now."""
+    whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
-    if not minutes:
-        return f"{whole}s"
-    if not hours:
-        return f"{minutes}m"
-    if not days:
+    if days:
+        return f"{days}d {hours % 24}h"
+    if hours:
         return f"{hours}h {minutes % 60}m"
-    return f"{days}d {hours % 24}h"
+    return f"{minutes}m" if minutes else f"{whole}s"
 
 
 def moment_text(moment: EpochSeconds, now: EpochSeconds) -> str:
     """`2026-11-29 12:01:03 UTC (2h 24m ago)`."""
     written = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    if moment > now + CLOCK_SLACK:
-        return f"{written} (ahead of this clock)"
-    return f"{written} ({age_text(max(0.0, now - moment))} ago)"
+    ahead = moment > now + CLOCK_SLACK
+    return f"{written} ({'ahead of this clock' if ahead else f'{age_text(now - moment)} ago'})"
 
 
 def step_text(step: Step | None) -> str:
@@ -1923,31 +1900,28 @@ def step_text(step: Step | None) -> str:
 
 def stopped_text(app: App, now: EpochSeconds) -> str:
     """`stopped 14m ago by NAME`, `stopping`, `disabled`."""
-    ago = f" {age_text(max(0.0, now - app.stopped_at))} ago" if app.stopped_at else ""
+    ago = f" {age_text(now - app.stopped_at)} ago" if app.stopped_at else ""
     by = f" by {app.stopped_by}" if app.stopped_by else ""
     return f"{app.state or 'stopped'}{ago}{by}"
 
 
 def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
-    """The app's id and whether it is live."""
-    if app is None:
-        return no_app_text(run), "plain"
-    if app.live is None:
+    """The app's id and whether it is live, or why there is none."""
+    if app and app.live is None:
         return f"{run.app_id} · unknown ({app.unknown})", "warn"
-    if app.live:
+    if app and app.live:
         return f"{run.app_id} · live ({app.state})", "good"
-    return f"{run.app_id} · not live ({stopped_text(app, now)})", "plain"
-
-
-def no_app_text(run: Run) -> str:
-    """Why there is no app to speak of."""
-    if run.app_id_malformed:
-        return "unknown (malformed app id)"
-    if run.ended:
-        return "none: the run ended before it had one, so there are no logs"
-    if run.step and run.step.current > 1:
-        return "none recorded, so there are no logs"
-    return "none yet: the run is still queuing or in early setup, so there are no logs"
+    if app:
+        shown = f"{run.app_id} · not live ({stopped_text(app, now)})"
+    elif run.app_id_malformed:
+        shown = "unknown (malformed app id)"
+    elif run.ended:
+        shown = "none: the run ended before it had one, so there are no logs"
+    elif run.step and run.step.current > 1:
+        shown = "none recorded, so there are no logs"
+    else:
+        shown = "none yet: the run is still queuing or in early setup, so there are no logs"
+    return shown, "plain"
 
 
 def timings_text(timings: Timings) -> str:
@@ -1993,15 +1967,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def pace_text(pace: Pace | None) -> str | None:
-    """`4m 14s a step (median of the last 10)`."""
-    return (
-        None
-        if pace is None
-        else f"{duration_text(pace.seconds)} a step (median of the last {pace.count})"
-    )
-
-
 def eta_text(eta: Seconds | None, now: EpochSeconds) -> str | None:
     """`~2h 41m (about 17:05 UTC)`, with the day where it is another one."""
     if eta is None or now + eta >= YEAR_10000:
@@ -2018,19 +1983,11 @@ def attempt_text(run: Run) -> str | None:
     return str(run.attempt) if run.attempt and run.attempt > 1 else None
 
 
-def field(
-    label: str, value: RenderableType, level: Level = "plain", label_level: Level = "dim"
-) -> RenderableType:
-    """One labelled line, its further lines under the value."""
-    from rich.table import Table
+def styled(text: str, level: Level = "plain") -> RenderableType:
+    """Text that rich leaves as it is."""
     from rich.text import Text
 
-    line = Table.grid(padding=(0, 2, 0, 0))
-    line.add_column(width=LABEL_WIDTH, no_wrap=True)
-    line.add_column(overflow="fold")
-    shown = Text(value, STYLES[level]) if isinstance(value, str) else value
-    line.add_row(Text(label, STYLES[label_level]), shown)
-    return indented(line)
+    return Text(text, STYLES[level])
 
 
 def indented(block: RenderableType) -> RenderableType:
@@ -2040,32 +1997,39 @@ def indented(block: RenderableType) -> RenderableType:
     return Padding(block, (0, 0, 0, 2), expand=False)
 
 
-def heading(text: str) -> RenderableType:
-    """The first line of a block."""
-    from rich.text import Text
+def grid() -> Table:
+    """A table without lines."""
+    from rich.table import Table
 
-    return Text(text, "bold cyan")
+    return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
 
 
-def hint(text: str, level: Level) -> RenderableType:
-    """A line that must not be overlooked."""
-    from rich.text import Text
-
-    return indented(Text(text, STYLES[level]))
+def field(
+    label: str, value: RenderableType, level: Level = "plain", label_level: Level = "dim"
+) -> RenderableType:
+    """One labelled line, its further lines under the value."""
+    line = grid()
+    line.show_header = False
+    line.add_column(width=LABEL_WIDTH, no_wrap=True)
+    line.add_column(overflow="fold")
+    shown = styled(value, level) if isinstance(value, str) else value
+    line.add_row(styled(label, label_level), shown)
+    return indented(line)
 
 
 def step_bar(step: Step) -> RenderableType:
     """The step, and how much of the training is done."""
     from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
 
     total = step.total or 1
     done = min(max(step.current - 1, 0), total)
-    line = Table.grid(padding=(0, 2, 0, 0))
+    line = grid()
+    line.show_header = False
     line.add_column(overflow="fold")
     bar = ProgressBar(total=total, completed=done, width=24)
-    line.add_row(Text(step_text(step), "bold"), bar, Text(f"{100 * done // total}% done", "dim"))
+    line.add_row(
+        styled(step_text(step), "bold"), bar, styled(f"{100 * done // total}% done", "dim")
+    )
     return line
 
 
@@ -2077,9 +2041,15 @@ def progress_block(
     app, app_level = app_text(run, found.app, now)
     with_bar = bar and run.step and run.step.total
     over = run.status != "running"
+    row = "this is its row in the runs summary, which may lag"
+    stale = f"the record could not be read ({found.stale}): {row}" if found.stale else None
+    pace = None
+    if judged.pace:
+        each = duration_text(judged.pace.seconds)
+        pace = f"{each} a step (median of the last {judged.pace.count})"
     rows: list[tuple[str, RenderableType | None, Level]] = [
         ("run", run.run_id, "plain"),
-        ("source", source_text(found.stale), "warn"),
+        ("source", stale, "warn"),
         ("framework", run.framework, "plain"),
         ("status", run.status or "unknown", STATUS_LEVELS.get(run.status or "", "plain")),
         ("phase", phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
@@ -2094,19 +2064,11 @@ def progress_block(
         ("reason", run.reason if over else None, "plain"),
         ("error", "\n│ ".join(run.error) if over else None, "bad"),
         ("timings", timings_text(run.timings) if run.timings else None, "plain"),
-        ("pace", pace_text(judged.pace), "plain"),
+        ("pace", pace, "plain"),
         ("eta", eta_text(judged.eta, now), "plain"),
     ]
     lines = [field(label, value, level) for label, value, level in rows if value]
-    return [heading("Progress"), *lines, *condition_hint(found.app, judged, now)]
-
-
-def source_text(stale: str | None) -> str | None:
-    """Why the record is not what is shown, if it isn't."""
-    if stale is None:
-        return None
-    row = "this is its row in the runs summary, which may lag"
-    return f"the record could not be read ({stale}): {row}"
+    return [styled("Progress", "heading"), *lines, *condition_hint(found.app, judged, now)]
 
 
 def condition_hint(app: App | None, judged: Judgement, now: EpochSeconds) -> list[RenderableType]:
@@ -2126,14 +2088,14 @@ def condition_hint(app: App | None, judged: Judgement, now: EpochSeconds) -> lis
             "good",
         ),
     }
-    return [hint(*hints[judged.condition])]
+    return [indented(styled(*hints[judged.condition]))]
 
 
 def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     """The Rollouts block: how many, the latest, the course of the reward, the last five."""
     rollouts = found.rollouts.rollouts
     recorded = str(len(rollouts)) if found.rollouts.counted else "unknown"
-    lines: list[RenderableType] = [heading("Rollouts"), field("recorded", recorded)]
+    lines: list[RenderableType] = [styled("Rollouts", "heading"), field("recorded", recorded)]
     if rollouts:
         lines.append(field("latest", latest_text(found.run, rollouts[-1].rollout_id)))
     if found.rollouts.incomplete:
@@ -2175,16 +2137,13 @@ def latest_text(run: Run, rollout_id: int) -> str:
 
 def rollouts_table(rollouts: Sequence[Rollout]) -> RenderableType:
     """One row a rollout."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = grid()
     for title, width in (("rollout_id", 10), ("samples", 7), ("mean reward", 11), ("time", 8)):
         table.add_column(title, justify="right", min_width=width)
     if any(rollout.trouble for rollout in rollouts):
         table.add_column("errors", overflow="fold")
     for rollout in rollouts:
-        trouble = [Text(rollout.trouble, STYLES["bad"])] if rollout.trouble else []
+        trouble = [styled(rollout.trouble, "bad")] if rollout.trouble else []
         table.add_row(
             str(rollout.rollout_id),
             _or_dash(rollout.samples, "{}"),
@@ -2221,7 +2180,7 @@ def verdict_block(
     """The Verdict block: the answer, where the eye is."""
     level = WORD_LEVELS.get(verdict.word, "warn")
     lines = [
-        heading("Verdict"),
+        styled("Verdict", "heading"),
         field(verdict.word, verdict_text(verdict.word, found, judged, now), level, level),
     ]
     if verdict.blocker:
@@ -2241,7 +2200,7 @@ def verdict_text(word: str, found: Found, judged: Judgement, now: EpochSeconds) 
         usually = f" (usually {duration_text(phase.usual)})" if phase.usual is not None else ""
         doing = f"{doing} for {age_text(phase.lasted)}{usually}"
     where = f"step {step_text(run.step)}, {doing}"
-    ended = f"; ended {age_text(max(0.0, now - run.ended_at))} ago" if run.ended_at else ""
+    ended = f"; ended {age_text(now - run.ended_at)} ago" if run.ended_at else ""
     idle = "unknown" if judged.idle is None else age_text(judged.idle)
     why = run.reason or (run.error[-1] if run.error else "")
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
@@ -2282,7 +2241,7 @@ def app_word(app: App | None) -> str:
 
 def blocker_text(blocker: Blocker, now: EpochSeconds) -> str:
     """`auth: 401 Unauthorized … (25 times, last 2m ago)`."""
-    ago = f"{age_text(max(0.0, now - blocker.at))} ago" if blocker.at else ""
+    ago = f"{age_text(now - blocker.at)} ago" if blocker.at else ""
     repeats = f"{counted(blocker.count, 'time')}, last " if blocker.count > 1 else ""
     when = f" ({repeats}{ago})" if ago else ""
     return f"{blocker.kind}: {blocker.line[:BLOCKER_SHOWN]}{when}"
@@ -2295,62 +2254,33 @@ def activity_text(logs: LogJudgement, now: EpochSeconds) -> str | None:
         return f"nothing but health checks since {since:%H:%M}"
     if logs.activity is None:
         return None
-    quiet = f"{age_text(max(0.0, now - logs.activity_at))} ago: " if logs.activity_at else ""
+    quiet = f"{age_text(now - logs.activity_at)} ago: " if logs.activity_at else ""
     return f"last activity {quiet}{logs.activity[:ACTIVITY_SHOWN]}"
 
 
-def runs_block(runs: Sequence[Run], more: int, now: EpochSeconds) -> list[RenderableType]:
-    """The newest runs, a line each; one that says running but is silent is marked."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for title in ("run", "status", "phase", "step", "last sign", "app"):
+def runs_block(
+    runs: Sequence[Run], more: int, now: EpochSeconds, *, candidates: bool = False
+) -> list[RenderableType]:
+    """A line each: the newest runs, the silent ones marked, or the candidates with their age."""
+    table = grid()
+    for title in ("run", "status", "phase", "step", "age" if candidates else "last sign", "app"):
         table.add_column(title)
     for run in runs:
-        silent = is_silent(run, now)
-        sign = f"{age_text(max(0.0, now - run.last_sign))} ago" if run.last_sign else "–"
-        cells = (
-            Text(run.run_id),
-            Text(run.status or "unknown", STYLES[STATUS_LEVELS.get(run.status or "", "plain")]),
-            Text(run.phase or "unknown"),
-            Text(step_text(run.step)),
-            Text(f"{sign} ⚠ silent" if silent else sign, STYLES["warn" if silent else "plain"]),
-            Text(run.app_id or "–"),
-        )
-        table.add_row(*cells)
-    lines: list[RenderableType] = [heading("Runs"), indented(table)]
-    if more:
-        lines.append(hint(f"and {more} more", "dim"))
-    return lines
-
-
-def candidates_block(runs: Sequence[Run], more: int, now: EpochSeconds) -> list[RenderableType]:
-    """The runs that a query may mean, newest first."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for title in ("run", "status", "phase", "step", "age", "app"):
-        table.add_column(title)
-    for run in runs:
+        known = STATUS_LEVELS.get(run.status or "", "plain")
+        silent = not candidates and is_silent(run, now)
+        moment = run.created_at if candidates else run.last_sign
+        age = age_text(now - moment) if moment else "–"
+        sign = age if candidates or not moment else f"{age} ago"
         table.add_row(
-            *map(
-                Text,
-                (
-                    run.run_id,
-                    run.status or "unknown",
-                    run.phase or "unknown",
-                    step_text(run.step),
-                    age_text(max(0.0, now - run.created_at)) if run.created_at else "–",
-                    run.app_id or "–",
-                ),
-            )
+            styled(run.run_id),
+            styled(run.status or "unknown", "plain" if candidates else known),
+            styled(run.phase or "unknown"),
+            styled(step_text(run.step)),
+            styled(f"{sign} ⚠ silent", "warn") if silent else styled(sign),
+            styled(run.app_id or "–"),
         )
-    lines: list[RenderableType] = [heading("Candidates"), indented(table)]
-    if more:
-        lines.append(hint(f"and {more} more", "dim"))
-    return lines
+    lines = [styled("Candidates" if candidates else "Runs", "heading"), indented(table)]
+    return [*lines, indented(styled(f"and {more} more", "dim"))] if more else lines
 
 
 # ---- For programs: the same facts as one object. README gives its schema.
@@ -2364,81 +2294,65 @@ def report(
     now: EpochSeconds,
 ) -> dict[str, object]:
     """The object of --json; `logs` are the command, its output, and what it tells."""
-    run, app, rollouts = found.run, found.app, found.rollouts
+    run, app, rollouts = found.run, found.app, found.rollouts.rollouts
     timings = run.timings
-    quiet = logs[2].activity_at if logs else None
     return {
         "run": {
             "id": run.run_id,
-            "framework": run.framework,
-            "status": run.status,
-            "phase": run.phase,
+            **picked(run, "framework", "status", "phase"),
             "phase_seconds": judged.phase.lasted,
-            "waiting_for_gpu": run.waiting_for_gpu,
-            "step": step_object(run.step),
-            "attempt": run.attempt,
-            "resumed_from": run.resumed_from,
-            "created_at": iso(run.created_at),
-            "started_at": iso(run.started_at),
-            "updated_at": iso(judged.updated_at),
-            "ended_at": iso(run.ended_at),
+            **picked(run, "waiting_for_gpu", "step", "attempt", "resumed_from"),
+            **picked(run, "created_at", "started_at"),
+            **picked(judged, "updated_at"),
+            **picked(run, "ended_at"),
             "error": "\n".join(run.error) or None,
-            "reason": run.reason,
-            "model": run.model,
-            "dataset": run.dataset,
-            "wandb_ids": list(run.wandb_ids),
+            **picked(run, "reason", "model", "dataset", "wandb_ids"),
         },
         "app": {
             "id": run.app_id,
             "url": run.url,
             "state": app.state or None if app else None,
-            "live": app.live if app else None,
-            "stopped_at": iso(app.stopped_at if app else None),
-            "stopped_by": app.stopped_by if app else None,
+            **picked(app, "live", "stopped_at", "stopped_by"),
         },
         "idle_seconds": judged.idle,
         "possibly_stuck": judged.condition == "stuck",
         "pace_seconds": judged.pace.seconds if judged.pace else None,
         "eta_seconds": judged.eta,
-        "timings": timings
-        and {"step": timings.step, "phases": dict(timings.phases), "total": timings.total},
+        "timings": timings and {**asdict(timings), "phases": dict(timings.phases)},
         "rollouts": {
-            "recorded": len(rollouts.rollouts) if rollouts.counted else None,
-            "latest_rollout_id": rollouts.rollouts[-1].rollout_id if rollouts.rollouts else None,
-            "complete": rollouts.incomplete is None,
+            "recorded": len(rollouts) if found.rollouts.counted else None,
+            "latest_rollout_id": rollouts[-1].rollout_id if rollouts else None,
+            "complete": found.rollouts.incomplete is None,
             "last": [
                 {
-                    "rollout_id": rollout.rollout_id,
-                    "samples": rollout.samples,
-                    "mean_reward": rollout.mean_reward,
-                    "seconds": rollout.seconds,
-                    "created_at": iso(rollout.created_at),
+                    **picked(rollout, "rollout_id", "samples", "mean_reward", "seconds"),
+                    **picked(rollout, "created_at"),
                     "error_summary": rollout.trouble,
                 }
-                for rollout in rollouts.rollouts[-LAST_ROLLOUTS:]
+                for rollout in rollouts[-LAST_ROLLOUTS:]
             ],
         },
-        "logs": logs
-        and {
-            "command": logs[0],
-            "lines": [clean(line) for line in logs[1].splitlines()],
-            "last_activity": {"line": logs[2].activity, "at": iso(quiet)}
-            if logs[2].activity is not None
-            else None,
-            "quiet_seconds": max(0.0, now - quiet) if quiet else None,
-        },
+        "logs": logs and logs_object(*logs, now),
         "verdict": {
             "word": verdict.word,
             "text": verdict_text(verdict.word, found, judged, now),
-            "blocker": verdict.blocker
-            and {
-                "kind": verdict.blocker.kind,
-                "line": verdict.blocker.line,
-                "count": verdict.blocker.count,
-                "at": iso(verdict.blocker.at),
-            },
+            "blocker": verdict.blocker and picked(verdict.blocker, "kind", "line", "count", "at"),
             "next": verdict.next_step,
         },
+    }
+
+
+def logs_object(
+    command: list[str], output: str, told: LogJudgement, now: EpochSeconds
+) -> dict[str, object]:
+    """The log command, its lines, and what they tell."""
+    quiet = told.activity_at
+    last = None if told.activity is None else {"line": told.activity, "at": iso(quiet)}
+    return {
+        "command": command,
+        "lines": [clean(line) for line in output.splitlines()],
+        "last_activity": last,
+        "quiet_seconds": max(0.0, now - quiet) if quiet else None,
     }
 
 
@@ -2446,20 +2360,17 @@ def row_object(run: Run) -> dict[str, object]:
     """A run in a list of runs."""
     return {
         "id": run.run_id,
-        "status": run.status,
-        "phase": run.phase,
-        "step": step_object(run.step),
+        **picked(run, "status", "phase", "step"),
         "updated_at": iso(run.last_sign),
-        "created_at": iso(run.created_at),
-        "app_id": run.app_id,
+        **picked(run, "created_at", "app_id"),
     }
 
 
-def step_object(step: Step | None) -> dict[str, object] | None:
-    """`{"current", "total", "unit"}`, or null where it is unknown."""
-    if step is None:
-        return None
-    return {"current": step.current, "total": step.total, "unit": step.unit}
+def picked(value: object, *names: str) -> dict[str, object]:
+    """Fields of a dataclass, times in ISO 8601; all of them null where there is no value."""
+    found = {name: getattr(value, name, None) for name in names}
+    times = {name: iso(at) for name, at in found.items() if name == "at" or name.endswith("_at")}
+    return {**found, **times}
 
 
 def iso(moment: EpochSeconds | None) -> str | None:
@@ -2469,15 +2380,15 @@ def iso(moment: EpochSeconds | None) -> str | None:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def open_console() -> Console:
+def open_console(*, fold: bool = True) -> Console:
     """A console that wraps to a terminal's window, and never wraps or colours a pipe.
 
-    NO_COLOR and FORCE_COLOR are rich's to obey.
+    NO_COLOR and FORCE_COLOR are rich's to obey. Lists don't `fold`: their ids are to be copied.
     """
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
-    if not sys.stdout.isatty() or console.width < NARROW:
+    if not fold or not sys.stdout.isatty() or console.width < NARROW:
         console.width = PIPE_WIDTH
     return console
 
@@ -2636,8 +2547,7 @@ FOLLOWED = 1_000_000
 ENDED_OTHERWISE = 5
 
 
-@dataclass(frozen=True)
-class Arguments:
+class Arguments(argparse.Namespace):
     """The command line, judged; `query` is None where the runs are to be listed."""
 
     query: str | None
@@ -2650,10 +2560,13 @@ class Arguments:
     timeout: Seconds
     show_secrets: bool
 
-    @property
-    def guard(self) -> Callable[[str], str]:
+    def guard(self, text: str) -> str:
         """What every text passes before it is shown."""
-        return keep_text if self.show_secrets else mask_secrets
+        return text if self.show_secrets else mask_secrets(text)
+
+    def note(self, text: str) -> None:
+        """A line on stderr about what is no error."""
+        tell(f"note: {self.guard(text)}", dim=True)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -2683,7 +2596,7 @@ def _within(number: type[_Number], least: float, most: float) -> Callable[[str],
 def parse_arguments(words: Sequence[str]) -> Arguments:
     """Judge the command line before any reading; exits with status 2 where it is wrong."""
     parser = _Parser(prog="run_progress.py", allow_abbrev=False)
-    parser.add_argument("run", metavar="RUN", nargs="?")
+    parser.add_argument("query", metavar="RUN", nargs="?", type=read_query)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("-n", "--tail", type=_within(int, 1, TAIL_LIMIT), metavar="N")
     for flag in (["--no-logs"], ["-f", "--follow"], ["--watch"]):
@@ -2696,31 +2609,25 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     parser.add_argument("--show-secrets", action="store_true")
     timeout = _within(float, 0.1, TIMEOUT_LIMIT)
     parser.add_argument("--timeout", type=timeout, metavar="S", default=TIMEOUT_DEFAULT)
-    given = parser.parse_args(words)
-    query = None if given.run is None else read_query(given.run)
-    if query == "":
+    parser.set_defaults(output="tail")
+    given = parser.parse_args(words, Arguments())
+    if given.query == "":
         parser.error("RUN is empty: give an id or a part of one")
-    if query is None and (given.tail or given.output):
+    if given.query is None and (given.tail or given.output != "tail"):
         parser.error(
             "RUN is missing: without one the runs are listed, and only --limit goes with it"
         )
-    if query is not None and given.limit:
+    if given.query is not None and given.limit:
         parser.error("--limit goes with the list of runs, which takes no RUN")
     if given.json and given.output in ("follow", "watch"):
         parser.error(f"--json can't be combined with --{given.output}")
     if given.interval and given.output != "watch":
         parser.error("--interval goes with --watch")
-    return Arguments(
-        query=query,
-        tail=given.tail or TAIL_DEFAULT,
-        output=given.output or "tail",
-        interval=given.interval or INTERVAL_DEFAULT,
-        limit=given.limit or CANDIDATES_SHOWN,
-        json=given.json,
-        env=given.env or None,
-        timeout=given.timeout,
-        show_secrets=given.show_secrets,
-    )
+    given.tail = given.tail or TAIL_DEFAULT
+    given.interval = given.interval or INTERVAL_DEFAULT
+    given.limit = given.limit or CANDIDATES_SHOWN
+    given.env = given.env or None
+    return given
 
 
 def logs_words(arguments: Arguments, app_id: str, app: App | None) -> list[str]:
@@ -2746,11 +2653,8 @@ def show_run(arguments: Arguments) -> int:
         found = find_run(arguments, arguments.query, logs)
         if arguments.output == "watch":
             return watch(arguments, found)
-        return (
-            show_object(arguments, found, logs)
-            if arguments.json
-            else show_blocks(arguments, found, logs)
-        )
+        show_found = show_object if arguments.json else show_blocks
+        return show_found(arguments, found, logs)
     finally:
         if logs:
             logs.end()
@@ -2763,10 +2667,9 @@ def find_run(arguments: Arguments, query: str, logs: Logs | None) -> Found:
         if logs and run.app_id and arguments.output == "tail":
             logs.ask(logs_words(arguments, run.app_id, None))
 
-    def note(text: str) -> None:
-        tell(f"note: {arguments.guard(text)}", dim=True)
-
-    reading = read_run(query, arguments.env, arguments.timeout, when_known=when_known, note=note)
+    reading = read_run(
+        query, arguments.env, arguments.timeout, when_known=when_known, note=arguments.note
+    )
     with spinner("reading the run from Modal"):
         return guarded(asyncio.run(reading), arguments.guard)
 
@@ -2777,26 +2680,23 @@ def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
     out = open_console()
     show(out, progress_block(found, judge(found, now), now, bar=out.width < PIPE_WIDTH))
     show(out, ["", *rollouts_block(found, out.width)])
-    failures = list(found.failures)
-    tail = None
+    failures = found.failures
+    output = b""
     if logs:
         show(out, [""])
-        tail = show_logs(arguments, found, logs, out)
-        found = tail.found
-        failures += tail.failures
-        sys.stdout.write("" if tail.output.endswith(b"\n") or not tail.output else "\n")
+        found, output, failed = show_logs(arguments, found, logs, out)
+        failures += failed
+        sys.stdout.write("" if output.endswith(b"\n") or not output else "\n")
     now = time.time()
     judged = judge(found, now)
-    told = judge_logs(tail.output.decode(errors="replace")) if tail and tail.output else None
+    told = judge_logs(output.decode(errors="replace")) if output else None
     show(out, ["", *verdict_block(found, judged, told, decide(found, judged, told, now), now)])
-    for failure in failures:
-        complain(failure)
-    return 1 if failures else 0
+    return status_after(failures)
 
 
 def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
     """The same as one JSON object; the exit status."""
-    failures = list(found.failures)
+    failures = found.failures
     told = None
     if logs and found.run.app_id:
         words = logs_words(arguments, found.run.app_id, None)
@@ -2806,40 +2706,30 @@ def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
             shown = arguments.guard(output.decode(errors="replace"))
             told = (["modal", *words], shown, judge_logs(shown))
         except ProgressError as error:
-            failures.append(arguments.guard(f"could not read the logs: {error}"))
+            failures += (arguments.guard(f"could not read the logs: {error}"),)
     now = time.time()
     judged = judge(found, now)
     verdict = decide(found, judged, told[2] if told else None, now)
     print_json(report(found, judged, told, verdict, now))
-    for failure in failures:
-        complain(failure)
-    return 1 if failures else 0
+    return status_after(failures)
 
 
 def print_json(value: object) -> None:
     """The only thing on stdout. Text is ASCII, so that every stream and reader can hold it."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False, default=asdict) + "\n")
     sys.stdout.flush()
 
 
 def show_list(arguments: Arguments) -> int:
     """The newest runs; the exit status."""
-
-    def note(text: str) -> None:
-        tell(f"note: {arguments.guard(text)}", dim=True)
-
     with spinner("reading the runs from Modal"):
-        reading = read_runs(arguments.env, arguments.timeout, arguments.limit, note)
+        reading = read_runs(arguments.env, arguments.timeout, arguments.limit, arguments.note)
         runs, more, failures = guarded(asyncio.run(reading), arguments.guard)
     if arguments.json:
         print_json([row_object(run) for run in runs])
     else:
-        console = open_console()
-        console.width = PIPE_WIDTH  # ids are there to be copied: rows are never folded
-        show(console, runs_block(runs, more, time.time()))
-    for failure in failures:
-        complain(failure)
-    return 1 if failures else 0
+        show(open_console(fold=False), runs_block(runs, more, time.time()))
+    return status_after(failures)
 
 
 def watch(arguments: Arguments, found: Found) -> int:
@@ -2882,7 +2772,7 @@ def refreshed(arguments: Arguments, found: Found) -> Found:
     try:
         return guarded(asyncio.run(reading), arguments.guard)
     except ProgressError as error:
-        tell(f"note: {arguments.guard(str(error))}", dim=True)
+        arguments.note(str(error))
         return found
 
 
@@ -2895,30 +2785,27 @@ def spinner(text: str) -> contextlib.AbstractContextManager[object]:
     return Console(stderr=True).status(text)
 
 
-@dataclass(frozen=True)
-class Tail:
-    """What the log command gave, what failed, and the run as it stood when it ended."""
+def show_logs(
+    arguments: Arguments, found: Found, logs: Logs, out: Console
+) -> tuple[Found, bytes, tuple[str, ...]]:
+    """The Logs block: the log command's output as it comes, credentials masked.
 
-    output: bytes
-    failures: tuple[str, ...]
-    found: Found
-
-
-def show_logs(arguments: Arguments, found: Found, logs: Logs, out: Console) -> Tail:
-    """The Logs block: the log command's output as it comes, credentials masked."""
+    The run as it stood when that ended, the output, and what failed.
+    """
     run = found.run
     if run.app_id is None:
         why = "no app, and the run is over" if run.ended else "no app yet"
         why = "the app id is malformed" if run.app_id_malformed else why
-        show(out, [heading(f"Logs: none, {why}")])
-        return Tail(b"", (), found)
+        show(out, [styled(f"Logs: none, {why}", "heading")])
+        return found, b"", ()
     words = logs_words(arguments, run.app_id, found.app)
     follow = "-f" in words
     if arguments.output == "follow":
         logs.ask(words)
         if not follow:
-            show(out, [hint("the app is not live: the end of its logs instead", "warn")])
-    show(out, [heading(f"Logs: modal {' '.join(words)}")])
+            instead = "the app is not live: the end of its logs instead"
+            show(out, [indented(styled(instead, "warn"))])
+    show(out, [styled(f"Logs: modal {' '.join(words)}", "heading")])
     output = b""
     below = BottomLine(arguments, found) if follow and sys.stdout.isatty() else None
     failures: tuple[str, ...] = ()
@@ -2937,7 +2824,7 @@ def show_logs(arguments: Arguments, found: Found, logs: Logs, out: Console) -> T
     if follow:
         found = refreshed(arguments, found)
     masked = output if arguments.show_secrets else mask_secrets_in_bytes(output)
-    return Tail(masked, failures, found)
+    return found, masked, failures
 
 
 ERASE_LINE = "\r\x1b[2K"
@@ -2980,6 +2867,13 @@ def complain(message: str) -> None:
     tell(f"error: {message}")
 
 
+def status_after(failures: Sequence[str]) -> int:
+    """Tell what failed though the run was shown; the exit status."""
+    for failure in failures:
+        complain(failure)
+    return 1 if failures else 0
+
+
 def tell(line: str, *, dim: bool = False) -> None:
     """A line on stderr; one that is gone or full changes nothing else."""
     dimmed = dim and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
@@ -3013,12 +2907,10 @@ def run_command(words: Sequence[str]) -> int:
         message = mask_secrets(str(error))
         if as_json:
             rows = [row_object(run) for run in candidates]
-            told = {"kind": error.kind, "message": message, "candidates": rows}
-            print_json({"error": told})
+            print_json({"error": {"kind": error.kind, "message": message, "candidates": rows}})
         elif several:
-            console = open_console()
-            console.width = PIPE_WIDTH  # ids are there to be copied: rows are never folded
-            show(console, candidates_block(candidates, several.more, time.time()))
+            block = runs_block(candidates, several.more, time.time(), candidates=True)
+            show(open_console(fold=False), block)
         complain(message)
         return error.status
     except SystemExit as error:  # argparse has told what it had to
