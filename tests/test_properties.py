@@ -152,7 +152,7 @@ def test_any_record_is_shown_without_steering_the_screen(
     tool.match_runs(RUN_ID, rows, [RUN_ID])
     run = tool.parse_run(tool.parse_json(as_stored(record)), RUN_ID)
     known = tool.parse_rollouts(as_stored(rollouts), RUN_ID)
-    (file,) = tool.parse_timing_names(["00000003__driver.json"])
+    (file,) = tool.newest_timing_files(["00000003__driver.json"], 1)
     tool.parse_substep_timings({file: timing})
     found = tool.Found(
         run=run,

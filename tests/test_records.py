@@ -256,7 +256,7 @@ SUBSTEPS = {
 
 @pytest.mark.parametrize("shape", SUBSTEPS)
 def test_substep_timings_are_read_in_each_shape(shape: str) -> None:
-    files = tool.parse_timing_names(["00000010__driver.json", "pre-loop__driver.json"])
+    files = tool.newest_timing_files(["00000010__driver.json", "pre-loop__driver.json"], 2)
     phases = {"weight_sync": {"busy_duration_s": 4, "first_start_s": 300}, "gen": SUBSTEPS[shape]}
     timings = tool.parse_substep_timings({files[0]: {"final": True, "phases": phases}})
     assert timings == (tool.Timings(11, (("gen", 230.0), ("weight_sync", 4.0)), 234.0),)
@@ -270,7 +270,7 @@ def test_substep_timings_come_from_the_newest_whole_step_and_its_driver() -> Non
         "00000011__driver.json",
         "junk.json",
     ]
-    files = tool.files_of_newest_steps(tool.parse_timing_names(names), 2)
+    files = tool.newest_timing_files(names, 2)
     assert [file.name for file in files] == ["00000011__driver.json", "00000010__driver.json"]
     record = {"phases": {"gen": {"busy_duration_s": 5.0}}}
     steps = tool.parse_substep_timings({files[0]: {**record, "final": False}, files[1]: record})

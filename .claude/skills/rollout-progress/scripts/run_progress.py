@@ -82,17 +82,10 @@ import tempfile
 import time
 import unicodedata
 import warnings
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -395,10 +388,9 @@ def _is_false(value: object, key: str) -> bool:
 
 
 def _parse_step(progress: object) -> Step | None:
-    current = _count(progress, "current")
-    if current is None:
-        rollout_id = _count(progress, "rollout_id")
-        current = None if rollout_id is None else rollout_id + 1
+    current, rollout_id = _count(progress, "current"), _count(progress, "rollout_id")
+    if current is None and rollout_id is not None:
+        current = rollout_id + 1
     if current is None:
         return None
     return Step(current, _count(progress, "total") or None, _text(progress, "unit") or "step")
@@ -410,16 +402,11 @@ def _parse_app_id(record: object) -> str | None:
         return None
     field = found.strip()
     if HTTPS_URL.fullmatch(field):
-        field = _last_segment(field)
+        try:
+            field = urlsplit(field).path.rstrip("/").rpartition("/")[2]
+        except ValueError:
+            return None
     return field if APP_ID.fullmatch(field) else None
-
-
-def _last_segment(url: str) -> str:
-    try:
-        path = urlsplit(url).path
-    except ValueError:
-        return ""
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def _parse_url(record: object, app_id: str | None) -> str | None:
@@ -494,10 +481,9 @@ def _parse_steps(record: object, current: int | None) -> tuple[Timings, ...]:
         # Steps beyond the current one are of an attempt that was given up.
         if current is None or int(key) <= current
     }
+    newest = max((current or 0, *steps))
     timed = (
-        _parse_step_timings(
-            record, step, begun_after=step < max(steps) or (current is not None and step < current)
-        )
+        _parse_step_timings(record, step, begun_after=step < newest)
         for step in sorted(steps, reverse=True)
     )
     return tuple(timings for timings in timed if timings)
@@ -535,10 +521,8 @@ def _in_order(phases: _Phases) -> tuple[tuple[str, Seconds], ...]:
     return tuple((name, seconds) for _, name, seconds in phases)
 
 
-def _span(phases: _Phases) -> Seconds | None:
+def _span(phases: _Phases) -> Seconds:
     """From the first start to the last end, since phases can overlap; else their sum."""
-    if not phases:
-        return None
     starts = [began for began, _, _ in phases if began is not None]
     if len(starts) < len(phases):
         return sum(seconds for _, _, seconds in phases)
@@ -553,27 +537,25 @@ class TimingFile(NamedTuple):
     name: str
 
 
-def parse_timing_names(names: Iterable[str]) -> tuple[TimingFile, ...]:
-    """The per-step files of `substep-timing/<run_id>/`, newest step first."""
-    found = [
+def newest_timing_files(names: Iterable[str], steps: int) -> tuple[TimingFile, ...]:
+    """The files of `substep-timing/<run_id>/` for the newest steps, the newest first.
+
+    The driver's alone where it wrote one: its phases add up to the step, another role's run
+    beside them.
+    """
+    files = [
         TimingFile(int(match["rollout_id"]), match["role"], name)
         for name in names
         if (match := TIMING_FILE.fullmatch(name))
     ]
-    return tuple(sorted(found, key=lambda file: (-file.rollout_id, file.role)))
-
-
-def files_of_newest_steps(files: Sequence[TimingFile], steps: int) -> tuple[TimingFile, ...]:
-    """The files of the newest steps: the driver's alone where it wrote one.
-
-    The driver's phases add up to the step; another role's run beside them.
-    """
     newest = sorted({file.rollout_id for file in files}, reverse=True)[:steps]
     drivers = {file.rollout_id for file in files if file.role == "driver"}
+    kept = (file for file in files if file.role == "driver" or file.rollout_id not in drivers)
     return tuple(
-        file
-        for file in files
-        if file.rollout_id in newest and (file.role == "driver" or file.rollout_id not in drivers)
+        sorted(
+            (file for file in kept if file.rollout_id in newest),
+            key=lambda file: (-file.rollout_id, file.role),
+        )
     )
 
 
@@ -596,23 +578,19 @@ def parse_substep_timings(records: Mapping[TimingFile, object]) -> tuple[Timings
 
 def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, Seconds]]:
     for name, phase in _items(record, "phases"):
-        shown = shortened(clean(name))
-        if isinstance(phase, list):
-            spans = [
-                (start, end)
-                for span in phase
-                if isinstance(span, list) and len(span) == 2  # noqa: PLR2004 - [start, end]
-                if (start := _number(span[0])) is not None
-                if (end := _number(span[1])) is not None and end >= start
-            ]
-            if spans:
-                yield min(spans)[0], shown, sum(end - start for start, end in spans)
-            continue
+        spans = [
+            (start, end)
+            for span in _elements(phase)
+            if isinstance(span, list) and len(span) == 2  # noqa: PLR2004 - [start, end]
+            if (start := _number(span[0])) is not None
+            if (end := _number(span[1])) is not None and end >= start
+        ]
+        began = min(spans)[0] if spans else _number(phase, "first_start_s")
+        seconds = sum(end - start for start, end in spans) if spans else None
         for key in ("busy_duration_s", "total_duration_s"):
-            seconds = _duration(phase, key)
-            if seconds is not None:
-                yield _number(phase, "first_start_s"), shown, seconds
-                break
+            seconds = _duration(phase, key) if seconds is None else seconds
+        if seconds is not None:
+            yield began, shortened(clean(name)), seconds
 
 
 def parse_rows(summary: object) -> tuple[Row, ...]:
@@ -620,23 +598,17 @@ def parse_rows(summary: object) -> tuple[Row, ...]:
     items = summary if isinstance(summary, list) else _elements(summary, "items")
     rows: dict[str, Row] = {}
     for item in items:
-        row = parse_row(item, _text(item, "training_run_id") or _text(item, "run_id") or "")
-        if row and _is_newer(row, rows.get(row.run_id)):
-            rows[row.run_id] = row
+        run_id = _text(item, "training_run_id") or _text(item, "run_id") or ""
+        row = Row(
+            run_id=run_id,
+            app_id=_parse_app_id(item),
+            wandb_ids=_parse_wandb_ids(item, run_id),
+            created_at=_time(item, "created_at"),
+            record=item,
+        )
+        if RUN_ID.fullmatch(run_id) and _is_newer(row, rows.get(run_id)):
+            rows[run_id] = row
     return tuple(rows.values())
-
-
-def parse_row(record: object, run_id: str) -> Row | None:
-    """What matching needs of a record; None where its id can't be one."""
-    if not RUN_ID.fullmatch(run_id):
-        return None
-    return Row(
-        run_id=run_id,
-        app_id=_parse_app_id(record),
-        wandb_ids=_parse_wandb_ids(record, run_id),
-        created_at=_time(record, "created_at"),
-        record=record,
-    )
 
 
 def _is_newer(mine: Row | Rollout, other: Row | Rollout | None) -> bool:
@@ -799,22 +771,18 @@ def full_run_id(query: str) -> str | None:
     return query if FULL_RUN_ID.fullmatch(query) else None
 
 
-def match_runs(query: str, rows: Iterable[Row], run_ids: Iterable[str]) -> tuple[str, ...]:
+def match_runs(query: str, rows: Iterable[Row | Run], run_ids: Iterable[str]) -> tuple[str, ...]:
     """The ids that the query means; the first tier in which anything matches decides."""
     rows = tuple(rows)
     ids = sorted({*run_ids, *(row.run_id for row in rows)})
-    for tier in _tiers(query, rows, ids):
-        if found := tuple(tier):
-            return found
-    return ()
-
-
-def _tiers(query: str, rows: Sequence[Row], ids: Sequence[str]) -> Iterator[Iterator[str]]:
-    yield (run_id for run_id in ids if run_id.casefold() == query)
-    yield (row.run_id for row in rows if (row.app_id or "").casefold() == query)
-    yield (row.run_id for row in rows if query in map(str.casefold, row.wandb_ids))
-    yield (run_id for run_id in ids if run_id.casefold().startswith(query))
-    yield (run_id for run_id in ids if query in run_id.casefold())
+    tiers: Iterable[Iterable[str]] = (
+        (run_id for run_id in ids if run_id.casefold() == query),
+        (row.run_id for row in rows if (row.app_id or "").casefold() == query),
+        (row.run_id for row in rows if query in map(str.casefold, row.wandb_ids)),
+        (run_id for run_id in ids if run_id.casefold().startswith(query)),
+        (run_id for run_id in ids if query in run_id.casefold()),
+    )
+    return next((found for tier in tiers if (found := tuple(tier))), ())
 
 
 def nearest_runs(query: str, run_ids: Iterable[str]) -> tuple[str, ...]:
@@ -1070,16 +1038,17 @@ async def read_run(
     await store.open()
     rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY))
     run_id = full_run_id(query)
-    beside = _read_beside(store, run_id) if run_id else None
+    beside = _begin_beside(store, run_id) if run_id else None
     run, stale = await _find(store, query, note)
     when_known(run)
     if beside is None or run.run_id != run_id:
-        beside = _read_beside(store, run.run_id)
+        beside = _begin_beside(store, run.run_id)
+    result, timing_names = beside
     app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
     rollouts, has_result, steps = await asyncio.gather(
         _read_rollouts(store, run, rollouts_summary),
-        store.noted(beside.has_result),
-        _read_steps(store, run, beside.timing_names),
+        store.noted(result),
+        _read_steps(store, run, timing_names),
     )
     app = await _await_app(app_state) if app_state else None
     if app and app.unknown:
@@ -1128,18 +1097,13 @@ async def read_runs(
     return tuple(running_first), len(run_ids) - len(runs), tuple(store.failures)
 
 
-@dataclass(frozen=True)
-class Beside:
-    """What is asked for beside the record, by the run id alone."""
-
-    has_result: asyncio.Task[bool]
-    timing_names: asyncio.Task[dict[str, int]]
-
-
-def _read_beside(store: Store, run_id: str) -> Beside:
-    return Beside(
-        has_result=asyncio.create_task(store.exists(f"{RESULTS}/{run_id}.json")),
-        timing_names=asyncio.create_task(store.written(f"{SUBSTEP_TIMING}/{run_id}")),
+def _begin_beside(
+    store: Store, run_id: str
+) -> tuple[asyncio.Task[bool], asyncio.Task[dict[str, int]]]:
+    """What is asked for by the run id alone: whether there is a result, and the timing files."""
+    return (
+        asyncio.create_task(store.exists(f"{RESULTS}/{run_id}.json")),
+        asyncio.create_task(store.written(f"{SUBSTEP_TIMING}/{run_id}")),
     )
 
 
@@ -1246,25 +1210,21 @@ async def _match_in_records(
     )
     for start in range(0, len(unread), RECORDS_AT_ONCE):
         batch = unread[start : start + RECORDS_AT_ONCE]
-        read = await asyncio.gather(*(_read_row(store, run_id) for run_id in batch))
-        rows = [row for row in read if row]
-        matched = tuple({*matched, *match_runs(query, rows, ())})
+        read = await asyncio.gather(*(store.noted(_read_record(store, run_id)) for run_id in batch))
+        runs = [run for run in read if run]
+        matched = tuple({*matched, *match_runs(query, runs, ())})
         if matched:
             break
     return matched
-
-
-async def _read_row(store: Store, run_id: str) -> Row | None:
-    record = await store.noted(store.read(f"{RUNS}/{run_id}.json"))
-    return None if record is None else parse_row(record, run_id)
 
 
 async def _read_candidates(store: Store, run_ids: Sequence[str], index: Index) -> tuple[Run, ...]:
     """The runs as their records stand, since rows lag; as their rows where those can't be read."""
 
     async def candidate(run_id: str) -> Run:
-        row = await _read_row(store, run_id) or index.rows.get(run_id)
-        return parse_run(row.record if row else None, run_id)
+        run = await store.noted(_read_record(store, run_id))
+        row = index.rows.get(run_id)
+        return run or parse_run(row.record if row else None, run_id)
 
     return tuple(await asyncio.gather(*map(candidate, run_ids)))
 
@@ -1274,11 +1234,11 @@ async def _read_rollouts(store: Store, run: Run, summary: Awaitable[bytes]) -> R
     try:
         rollouts = parse_rollouts(await summary, run.run_id)
         lack = _lack(rollouts, run)
-    except (ReadError, ValueError) as error:
-        if isinstance(error, ReadError):
-            store.note(error)
-        why = error.why if isinstance(error, ReadError) else str(error)
-        rollouts, lack = (), f"the rollouts summary can't be read: {why}"
+    except ReadError as error:
+        store.note(error)
+        rollouts, lack = (), f"the rollouts summary can't be read: {error.why}"
+    except ValueError as error:
+        rollouts, lack = (), f"the rollouts summary can't be read: {error}"
     if lack is None:
         return Rollouts(rollouts)
     known = {rollout.rollout_id: rollout for rollout in rollouts}
@@ -1311,7 +1271,7 @@ async def _read_steps(
     """The record's own whole steps, else those of the newest timing files."""
     if run.steps:
         return run.steps
-    files = files_of_newest_steps(parse_timing_names(await store.noted(names) or ()), TIMED_STEPS)
+    files = newest_timing_files(await store.noted(names) or (), TIMED_STEPS)
     paths = (f"{SUBSTEP_TIMING}/{run.run_id}/{file.name}" for file in files)
     records = await asyncio.gather(*(store.noted(store.read(path)) for path in paths))
     return parse_substep_timings(dict(zip(files, records, strict=True)))
@@ -1526,53 +1486,42 @@ class Failure:
     pattern: re.Pattern[str]
 
 
-def _failure(kind: str, rank: int, pattern: str) -> Failure:
-    return Failure(kind, rank, re.compile(pattern))
-
-
 def _http(status: str) -> str:
     """A status as a server, a client or an SDK tells it, not any number of that size."""
     return rf"(?i:\b(?:status|code|error)(?: code)?[ :=]+{status}\b)|\" {status}\b"
 
 
-FAILURES = (
-    _failure("cuda_oom", 0, r"CUDA (?:error: )?out of memory|(?:cuda\.)OutOfMemoryError"),
-    _failure(
-        "host_oom", 0, r"Memory on the node .*exceed|killed due to the node running low on memory"
-    ),
-    _failure("disk_full", 0, "No space left on device|Disk quota exceeded"),
-    _failure("preempted", 0, "interrupted due to worker preemption"),
-    _failure("timeout", 0, "hit its timeout of"),
-    _failure(
-        "nccl_timeout",
-        1,
-        "Watchdog caught collective operation timeout"
-        r"|\bNCCL (?:\w+ ){0,4}(?:timeout|timed out)",
-    ),
-    _failure(
-        "auth",
-        1,
-        rf"\b40[13] (?:Client Error|Unauthorized|Forbidden)|{_http('40[13]')}|\bUnauthorized\b"
-        r"|(?i:gated repo)|(?i:invalid (?:\w+ )?token\b(?! id))|\w*AuthenticationError",
-    ),
-    _failure(
-        "rate_limited",
-        1,
-        rf"\b429 (?:Client Error|Too Many)|{_http('429')}|Too Many Requests|\w*RateLimitError",
-    ),
-    _failure(
-        "actor_died",
-        3,
-        r"\w*(?:ActorDied|ActorUnavailable|WorkerCrashed)Error|[Aa]ctor (?:is dead|died)"
-        "|A worker died or was killed",
-    ),
-    # An exception's own line: a dotted name, or one that ends as exceptions do.
-    _failure(
-        "traceback",
-        2,
-        r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)"
-        r"|^(?:[a-z_]\w*\.)+[A-Z]\w*:",
-    ),
+FAILURES = tuple(
+    Failure(kind, rank, re.compile(pattern))
+    for (kind, rank), pattern in {
+        ("cuda_oom", 0): r"CUDA (?:error: )?out of memory|(?:cuda\.)OutOfMemoryError",
+        ("host_oom", 0): (
+            r"Memory on the node .*exceed|killed due to the node running low on memory"
+        ),
+        ("disk_full", 0): "No space left on device|Disk quota exceeded",
+        ("preempted", 0): "interrupted due to worker preemption",
+        ("timeout", 0): "hit its timeout of",
+        ("nccl_timeout", 1): (
+            "Watchdog caught collective operation timeout"
+            r"|\bNCCL (?:\w+ ){0,4}(?:timeout|timed out)"
+        ),
+        ("auth", 1): (
+            rf"\b40[13] (?:Client Error|Unauthorized|Forbidden)|{_http('40[13]')}|\bUnauthorized\b"
+            r"|(?i:gated repo)|(?i:invalid (?:\w+ )?token\b(?! id))|\w*AuthenticationError"
+        ),
+        ("rate_limited", 1): (
+            rf"\b429 (?:Client Error|Too Many)|{_http('429')}|Too Many Requests|\w*RateLimitError"
+        ),
+        ("actor_died", 3): (
+            r"\w*(?:ActorDied|ActorUnavailable|WorkerCrashed)Error|[Aa]ctor (?:is dead|died)"
+            "|A worker died or was killed"
+        ),
+        # An exception's own line: a dotted name, or one that ends as exceptions do.
+        ("traceback", 2): (
+            r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)"
+            r"|^(?:[a-z_]\w*\.)+[A-Z]\w*:"
+        ),
+    }.items()
 )
 
 
@@ -1713,18 +1662,10 @@ def decide(
     """The verdict: the first rule that holds gives the word; `logs` is None without logs."""
     blocker = logs.blocker if logs else None
     word = _word(found, judged, logs, now)
-    if word == "completed":
-        blocker = None  # what once failed no longer matters
-    return Verdict(
-        word=word,
-        blocker=blocker,
-        next_step=_next_step(blocker) if blocker else None,
-    )
-
-
-def _next_step(blocker: Blocker) -> str | None:
+    if blocker is None or word == "completed":  # then what once failed no longer matters
+        return Verdict(word, None, None)
     proxied = blocker.kind == "auth" and ".modal.run" in blocker.line
-    return NEXT_STEPS.get("proxy_auth" if proxied else blocker.kind)
+    return Verdict(word, blocker, NEXT_STEPS.get("proxy_auth" if proxied else blocker.kind))
 
 
 def _word(found: Found, judged: Judgement, logs: LogJudgement | None, now: EpochSeconds) -> str:
@@ -1851,17 +1792,14 @@ def _mask_assigned(match: re.Match[str]) -> str:
 
 def guarded(value: T, guard: Callable[[str], str]) -> T:
     """The same value with every text in it guarded, however deep in tuples and dataclasses."""
-    guarded_value: object = value
     if isinstance(value, str):
-        guarded_value = guard(value)
-    elif isinstance(value, tuple):
-        guarded_value = tuple(guarded(item, guard) for item in value)
-    elif is_dataclass(value) and not isinstance(value, type):
-        names = (field.name for field in fields(value))
-        guarded_value = replace(
-            value, **{name: guarded(getattr(value, name), guard) for name in names}
-        )
-    return cast("T", guarded_value)
+        return cast("T", guard(value))
+    if isinstance(value, tuple):
+        return cast("T", tuple(guarded(item, guard) for item in value))
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    held = {field.name: getattr(value, field.name) for field in fields(value)}
+    return replace(value, **{name: guarded(item, guard) for name, item in held.items()})
 
 
 def duration_text(seconds: Seconds) -> str:
@@ -1954,12 +1892,6 @@ def bottom_text(found: Found, judged: Judgement, now: EpochSeconds) -> str:
         f"last sign of life {age_text(judged.idle)} ago" if judged.idle is not None else "",
     ]
     return " · ".join(part for part in parts if part)
-
-
-def watch_line(found: Found, judged: Judgement, verdict: Verdict, now: EpochSeconds) -> str:
-    """One line of --watch through a pipe."""
-    text = verdict_text(verdict.word, found, judged, now)
-    return f"{iso(now)} {found.run.status or 'unknown'} {verdict.word}: {text}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -2128,11 +2060,12 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
 def latest_text(run: Run, rollout_id: int) -> str:
     """`rollout_id 10 (step 11, the latest completed step)`, or where that step stands else."""
     step = rollout_id + 1
+    told = "of an attempt before this one"
     if run.ended or run.step is None or run.step.current > step:
-        return f"rollout_id {rollout_id} (step {step}, the latest completed step)"
-    if run.step.current == step:
-        return f"rollout_id {rollout_id} (step {step}, under way)"
-    return f"rollout_id {rollout_id} (step {step}, of an attempt before this one)"
+        told = "the latest completed step"
+    elif run.step.current == step:
+        told = "under way"
+    return f"rollout_id {rollout_id} (step {step}, {told})"
 
 
 def rollouts_table(rollouts: Sequence[Rollout]) -> RenderableType:
@@ -2204,12 +2137,14 @@ def verdict_text(word: str, found: Found, judged: Judgement, now: EpochSeconds) 
     idle = "unknown" if judged.idle is None else age_text(judged.idle)
     why = run.reason or (run.error[-1] if run.error else "")
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
+    words = {True: "live", False: "not live", None: "state unknown"}
+    state = words[app.live if app else None]
     texts = {
         "queued": queued_text(run, now),
         "died": f"{where}; the status says running, but the app is over",
         "waiting": f"{doing} waits for a GPU",
-        "unknown": f"{where}; no sign of life for {idle}, app {app_word(app)}",
-        "stuck": f"{where}; the app is {app_word(app)}",
+        "unknown": f"{where}; no sign of life for {idle}, app {state}",
+        "stuck": f"{where}; the app is {state}",
         "slow": f"{where}; no sign of life for {idle}",
         "running": f"{where}; touched {idle} ago{left}",
     }
@@ -2230,13 +2165,6 @@ def queued_text(run: Run, now: EpochSeconds) -> str:
     waited = max(0.0, now - since)
     orphaned = "; probably orphaned: start it again" if waited > ORPHANED_AFTER else ""
     return f"no app yet, {age_text(waited)} after it was created{orphaned}"
-
-
-def app_word(app: App | None) -> str:
-    """`live`, `not live`, `state unknown`."""
-    if app is None or app.live is None:
-        return "state unknown"
-    return "live" if app.live else "not live"
 
 
 def blocker_text(blocker: Blocker, now: EpochSeconds) -> str:
@@ -2478,15 +2406,25 @@ class Logs:
 
         Raises ProgressError if modal failed, or took longer than `patience`, None for ever.
         """
-        begun = b""
-        for chunk in self._chunks(patience):
-            whole, newline, begun_now = (begun + chunk).rpartition(b"\n")
-            if newline:
-                yield whole + newline
-            elif not chunk:
+        pipe = cast("IO[bytes]", self._child.stdout).fileno()
+        deadline = None if patience is None else time.monotonic() + patience
+        begun = b""  # of a line that is unfinished
+        while True:
+            wait = LINE_PATIENCE if begun else TICK
+            if deadline is not None:
+                wait = min(wait, max(0.0, deadline - time.monotonic()))
+            if select.select([pipe], [], [], wait)[0]:
+                chunk = os.read(pipe, 65536)
+                if not chunk:
+                    break
+                whole, newline, begun = (begun + chunk).rpartition(b"\n")
+                if newline:
+                    yield whole + newline
+            elif begun or deadline is None or time.monotonic() < deadline:
                 yield begun
-                begun_now = b""
-            begun = begun_now
+                begun = b""
+            else:
+                raise ProgressError(f"modal app logs did not end within {patience:g} s")
         if begun:
             yield begun
         status = self._child.wait()
@@ -2496,29 +2434,6 @@ class Logs:
             raise ProgressError(f"modal app logs was killed by signal {-status}")
         if status:
             raise ProgressError(f"modal app logs failed: {error_line(told)}")
-
-    def _chunks(self, patience: Seconds | None) -> Iterator[bytes]:
-        """Pieces of the output; an empty one where a line stays unfinished."""
-        if self._child.stdout is None:
-            return
-        pipe = self._child.stdout.fileno()
-        deadline = None if patience is None else time.monotonic() + patience
-        unfinished = False
-        while True:
-            wait = LINE_PATIENCE if unfinished else TICK
-            if deadline is not None:
-                wait = min(wait, max(0.0, deadline - time.monotonic()))
-            if select.select([pipe], [], [], wait)[0]:
-                chunk = os.read(pipe, 65536)
-                if not chunk:
-                    return
-                unfinished = not chunk.endswith(b"\n")
-                yield chunk
-            elif unfinished or deadline is None or time.monotonic() < deadline:
-                unfinished = False
-                yield b""
-            else:
-                raise ProgressError(f"modal app logs did not end within {patience:g} s")
 
     def kill(self, number: int, frame: object = None) -> NoReturn:
         """End the child, then this process: a handler for signals."""
@@ -2758,7 +2673,9 @@ def watch(arguments: Arguments, found: Found) -> int:
                 told := (found.run.status, found.run.phase, found.run.step, verdict.word)
             ) != said:
                 said = told
-                sys.stdout.write(f"{watch_line(found, judged, verdict, now)}\n")
+                text = verdict_text(verdict.word, found, judged, now)
+                status = found.run.status or "unknown"
+                sys.stdout.write(f"{iso(now)} {status} {verdict.word}: {text}\n")
                 sys.stdout.flush()
             if found.run.ended or verdict.word in ("completed", "died"):
                 return 0 if verdict.word == "completed" else ENDED_OTHERWISE
