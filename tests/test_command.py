@@ -408,8 +408,6 @@ def no_modal(tmp_path: Path) -> dict[str, str]:
         (("--follow",), "RUN is missing"),
         (("--tail", "5"), "RUN is missing"),
         (("a", "--limit", "5"), "--limit goes with the list"),
-        (("a", "--json", "--follow"), "--json can't be combined with --follow"),
-        (("a", "--json", "--watch"), "--json can't be combined with --watch"),
         (("a", "--watch", "--no-logs"), "not allowed with"),
         (("a", "--interval", "5"), "--interval goes with --watch"),
         (("a", "--watch", "--interval", "1"), "a number from 2 to 86,400"),

@@ -112,7 +112,7 @@ def test_an_ended_run_without_an_app_is_not_said_to_be_queuing() -> None:
     ("current", "status", "told"),
     [
         (12, "running", "the latest completed step"),
-        (11, "running", "under way"),
+        (11, "running", "not completed yet"),
         (11, "completed", "the latest completed step"),
         (6, "running", "of an attempt before this one"),
     ],
@@ -160,6 +160,12 @@ def test_only_the_newest_ten_gaps_make_the_pace() -> None:
     assert tool.judge(found(rollouts=rollouts_at(*slow, *fast)), NOW).pace == tool.Pace(10.0, 10)
 
 
+def test_a_run_that_has_just_begun_again_is_not_slow_for_its_pause() -> None:
+    run = replace(RUN, attempt_began=NOW - 60)
+    case = found(run, rollouts=rollouts_at((0, 9000), (1, 8900), (2, 8800)))
+    assert tool.judge(case, NOW).since_step == 60
+
+
 def test_measured_steps_make_the_pace_where_there_are_fewer_than_two_gaps() -> None:
     steps = tuple(tool.Timings(step, (), total) for step, total in ((3, 30.0), (2, 50.0)))
     run = replace(RUN, steps=steps)
@@ -173,6 +179,12 @@ AT_12 = replace(RUN, step=tool.Step(12, 50, "step"))
 
 def test_the_eta_counts_the_steps_left_less_the_time_since_the_last() -> None:
     assert tool.judge(found(AT_12, rollouts=PACED), NOW).eta == (50 - 11) * 100 - 150
+
+
+def test_a_pause_before_this_attempt_brings_the_end_no_nearer() -> None:
+    paused = tuple(replace(r, created_at=(r.created_at or 0) - 9000) for r in PACED)
+    resumed = replace(AT_12, attempt_began=NOW - 60)
+    assert tool.judge(found(resumed, rollouts=paused), NOW).eta == (50 - 11) * 100 - 60
 
 
 def test_the_eta_is_never_below_one_pace() -> None:
@@ -222,8 +234,9 @@ def test_the_rewards_are_drawn_in_buckets_with_first_last_and_best() -> None:
 # ---- The verdict: a test for each rule, and for the rules' order -----------------------------
 
 BLOCKER = tool.Blocker("auth", "401 Unauthorized for url https://x--y.modal.run/z", 25, NOW - 120)
-QUIET = tool.LogJudgement(None, "Timer actor_train start", NOW - 900, None)
-BUSY = tool.LogJudgement(None, "Decode batch", NOW - 20, None)
+QUIET = tool.LogJudgement(None, "Timer actor_train start", NOW - 900, NOW - 1500, None)
+BUSY = tool.LogJudgement(None, "Decode batch", NOW - 20, NOW - 1500, None)
+SHORT_TAIL = tool.LogJudgement(None, None, None, NOW - 30, "health checks")
 BLOCKED = replace(QUIET, blocker=BLOCKER)
 SILENT = replace(
     RUN,
@@ -258,6 +271,12 @@ WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
         ("stuck", found(SILENT), QUIET),
         ("stuck", found(replace(SILENT, steps=())), QUIET),
         ("stuck", found(SILENT), None),
+        ("slow", found(replace(SILENT, steps=())), None),
+        ("slow", found(replace(SILENT, steps=())), SHORT_TAIL),
+        ("slow", found(SILENT), SHORT_TAIL),
+        ("unknown", found(replace(RUN, status="succeeded", ended_at=NOW - 9), app=OVER), None),
+        ("unknown", found(app=OVER, has_result=None), None),
+        ("running", found(replace(AT_12, app_id=None), app=None), None),
         ("slow", found(SILENT), BUSY),
         ("slow", found(LONG_USUAL), QUIET),
         ("slow", found(rollouts=rollouts_at((0, 3000), (1, 2900), (2, 2800))), BUSY),

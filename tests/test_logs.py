@@ -62,13 +62,32 @@ def tail(*lines: str) -> str:
         ("ValueError: bad input", "traceback"),
         ("httpx.ReadTimeout: timed out", "traceback"),
         ("KeyboardInterrupt", "traceback"),
+        ("[rank3]: ValueError: loss is nan", "traceback"),
+        ("ERROR 09-01 12:00:00 [core.py:708] ValueError: No available memory", "traceback"),
+        ("2026-09-01 12:00:00,111 ERROR train.py:12 -- RuntimeError: boom", "traceback"),
+        ("ERROR:root:RuntimeError: boom", "traceback"),
+        ("    | ValueError: inner", "traceback"),
+        ("Fatal Python error: Segmentation fault", "traceback"),
+        ("torch.OutOfMemoryError: Allocation on device 0", "cuda_oom"),
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction", "cuda_oom"),
+        ("4 Workers (tasks / actors) killed due to memory pressure (OOM)", "host_oom"),
+        ("reward request failed: HTTP 401", "auth"),
+        ('reward said {"status":401,"x":1}', None),
+        ("aiohttp.ClientResponseError: 401, message='Unauthorized', url='x'", "auth"),
+        ("modal-http: missing credentials for proxy authorization", "auth"),
+        ("wandb: ERROR API key must be 40 characters long", "auth"),
         ("step 311: {'errors': 0, 'failed': 0}", None),
         ("errors: 0, failed: 0, error_rate: 0.0", None),
         ("token usage: 0.401, #running-req: 429, 403 of 512 done", None),
         ("Finish rollout: ['401 Unauthorized', 'ValueError: x']", None),
         ("prompt: Traceback (most recent call last): ValueError: x", None),
         ('sample=["CUDA out of memory"]', None),
-        ("UserWarning: this is deprecated", None),
+        ("UserWarning: NCCL watchdog timed out after 600 seconds is the default", None),
+        ("NCCL timeout=1800s", None),
+        ("Access to gated repo checked: ok", None),
+        ("transformers.Trainer: using bf16", None),
+        ("response: You get torch.cuda.OutOfMemoryError", None),
+        ("ERROR: checkpoint iter_20 was not saved", None),
         ("invalid token id 151645 skipped", None),
         ("Loading weights: 401/512", None),
     ],
@@ -88,6 +107,10 @@ def test_a_line_is_a_failure_of_its_kind_or_none(line: str, kind: str | None) ->
         "Timer actor_train start",
         "Timer save_model end (elapsed: 3.0s)",
         "successfully saved checkpoint to /ckpt/iter_0000019",
+        " [2026-09-21 14:12:40] iteration       12/     100 | consumed samples: 512",
+        "step:12 - actor/loss:0.1",
+        "[step 14] loss=0.1",
+        "{'loss': 0.5, 'epoch': 1.0}",
     ],
 )
 def test_progress_after_a_failure_means_that_it_blocks_nothing(line: str) -> None:
@@ -123,6 +146,49 @@ def test_the_cause_is_told_and_not_the_last_link_of_its_chain() -> None:
     assert judged.activity == "working"
 
 
+def test_a_failure_far_older_than_the_newest_is_not_its_cause() -> None:
+    old = tail("WARNING torch.OutOfMemoryError: CUDA out of memory, smaller batch")
+    lines = [old.replace("14:13:19", "14:00:00"), tail("requests.HTTPError: 401 Client Error")]
+    blocker = tool.judge_logs("".join(lines)).blocker
+    assert blocker is not None
+    assert blocker.kind == "auth"
+
+
+def test_repeats_that_ray_sums_up_or_that_differ_in_their_url_are_counted() -> None:
+    lines = [f"reward: 401 Unauthorized for url https://x.y/{letter}" for letter in "abc"]
+    judged = tool.judge_logs(tail(*lines, f"{lines[0]} [repeated 24x across cluster]"))
+    assert judged.blocker is not None
+    assert judged.blocker.count == 28
+
+
+def test_what_passes_on_a_failure_is_not_its_cause() -> None:
+    judged = tool.judge_logs(
+        tail(
+            "ray.exceptions.RayTaskError(ValueError): ray::f() (pid=1)",
+            '  File "a.py", line 1, in f',
+            "ValueError: no samples left",
+            "During handling of the above exception, another exception occurred:",
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED",
+        )
+    )
+    assert judged.blocker is not None
+    assert judged.blocker.line == "ValueError: no samples left"
+    assert judged.activity is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['"GET /v1/health HTTP/1.1" 200', '"GET /healthz HTTP/1.1" 200', "INFO: Health check passed"],
+)
+def test_health_checks_of_any_path_are_noise(line: str) -> None:
+    assert tool.judge_logs(tail(line)).noise == "health checks"
+
+
+def test_a_tail_of_progress_bars_is_told_as_such() -> None:
+    judged = tool.judge_logs(tail("Rollout generation:  5%|█ | 5/256 [01:00, 1.0s/it]"))
+    assert judged.noise == "progress bars"
+
+
 @pytest.mark.parametrize("offset", ["+00:00", "+02:00", "Z", "-0500"])
 def test_timestamps_of_any_offset_are_read(offset: str) -> None:
     at = tool.judge_logs(f"2026-09-21 14:13:20{offset} working\n").activity_at
@@ -132,9 +198,9 @@ def test_timestamps_of_any_offset_are_read(offset: str) -> None:
 
 def test_where_there_is_nothing_but_noise_it_is_said_since_when() -> None:
     judged = tool.judge_logs(tail(*['INFO: - "GET /health_generate HTTP/1.1" 200 OK'] * 30))
-    assert (judged.activity, judged.noise_since) == (None, NOW - 30)
+    assert (judged.activity, judged.noise, judged.since) == (None, "health checks", NOW - 30)
     assert tool.activity_text(judged, NOW) == "nothing but health checks since 14:12"
 
 
 def test_an_empty_tail_tells_nothing() -> None:
-    assert tool.judge_logs("") == tool.LogJudgement(None, None, None, None)
+    assert tool.judge_logs("") == tool.LogJudgement(None, None, None, None, None)

@@ -105,7 +105,11 @@ def test_without_logs_their_place_in_the_object_is_null(shown: Shown) -> None:
 
 @pytest.mark.parametrize(
     ("query", "status", "kind", "candidates"),
-    [("amber-h", 4, "several_match", 2), ("elastc-frog", 3, "no_match", 0)],
+    [
+        ("amber-h", 4, "several_match", 2),
+        ("elastc-frog", 3, "no_match", 0),
+        ("--limit", 2, "usage", 0),
+    ],
 )
 @shows("{query}", "--json", "--no-logs")
 def test_errors_are_objects_too(
@@ -114,10 +118,18 @@ def test_errors_are_objects_too(
     told = json.loads(shown.out)["error"]
     assert shown.status == status
     assert told["kind"] == kind
-    assert query in told["message"]
+    assert query in told["message"] or kind == "usage"
     assert len(told["candidates"]) == candidates
     for row in told["candidates"]:
         assert set(row) == {"id", "status", "phase", "step", "updated_at", "created_at", "app_id"}
+
+
+@pytest.mark.parametrize("flag", ["--follow", "--watch"])
+@shows(FROG, "--json", "{flag}")
+def test_what_never_ends_is_no_object(shown: Shown, flag: str) -> None:
+    assert shown.status == 2
+    told = json.loads(shown.out)["error"]["message"]
+    assert told.startswith(f"--json can't be combined with {flag}")
 
 
 @shows(FROG, "--json", "--no-logs", MODAL_TOKEN_ID="ak-wrong")
@@ -265,6 +277,13 @@ def test_follow_on_a_terminal_keeps_one_line_under_the_logs(server: LocalModal) 
     assert "step 12/50 · generate_rollouts for 22m" in written
     assert re.search(r"\r\x1b\[2K[^\n]*rollout 11: fresh\r\n", written)
     assert re.search(r"\r\x1b\[2K\r\n?.*Verdict", written, re.DOTALL)
+
+
+def test_watch_ends_when_nobody_reads_it_any_longer(server: LocalModal, start: Follow) -> None:
+    watching = start(FROG, "--watch", "--interval", "60")
+    watching.line_with("running stuck")
+    watching.out.close()
+    assert watching.process.wait(20) == 0
 
 
 def test_watch_on_a_terminal_is_refreshed_in_place(server: LocalModal) -> None:

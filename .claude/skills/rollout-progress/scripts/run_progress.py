@@ -82,6 +82,7 @@ import tempfile
 import time
 import unicodedata
 import warnings
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
@@ -183,6 +184,7 @@ class Run:
     model: str | None
     dataset: str | None
     phase_began: EpochSeconds | None
+    attempt_began: EpochSeconds | None
     steps: tuple[Timings, ...]  # the whole ones, newest first
     latest_rollout: Rollout | None
     last_rollout_id: int | None  # the newest that must have been recorded by now
@@ -227,6 +229,8 @@ class Row:
 
 def clean(text: str) -> str:
     """Drop what could steer a screen: escapes, control, direction and unprintable characters."""
+    if text.isascii() and text.isprintable():  # as nearly all is
+        return text
     return "".join(
         character
         for character in ESCAPE.sub("", text)
@@ -370,6 +374,7 @@ def parse_run(record: object, run_id: str) -> Run:
         dataset=_text(record, "config", "dataset", "hf_repo")
         or _text(record, "config", "dataset", "name"),
         phase_began=_phase_began(record, progress, phase),
+        attempt_began=_time(record, "metadata", "last_attempt_started_at"),
         steps=_parse_steps(record, _count(progress, "current")),
         latest_rollout=latest,
         # The rollout under way has no row yet, the one before it has.
@@ -454,13 +459,15 @@ def _parse_wandb_ids(record: object, run_id: str) -> tuple[str, ...]:
 
 
 def _open_substeps(record: object) -> Iterator[tuple[str, EpochSeconds]]:
-    """The substeps that are not over, and when each began."""
-    for _, substeps in _items(record, "substep_times"):
-        for name, substep in _items(substeps):
-            start = _time(substep, "start")
-            ended = _duration(substep, "duration_s") is not None or _time(substep, "end")
-            if start is not None and not ended:
-                yield name, start
+    """The substeps of the step under way that are not over, and when each began."""
+    current = _count(record, "metadata", "framework_progress", "current")
+    steps = [key for key, _ in _items(record, "substep_times") if re.fullmatch(r"\d{1,15}", key)]
+    under_way = str(current) if current else max(steps, key=int, default="")
+    for name, substep in _items(record, "substep_times", under_way):
+        start = _time(substep, "start")
+        ended = _duration(substep, "duration_s") is not None or _time(substep, "end")
+        if start is not None and not ended:
+            yield name, start
 
 
 def _phase_began(record: object, progress: object, phase: str | None) -> EpochSeconds | None:
@@ -826,6 +833,13 @@ class ProgressError(Exception):
     kind = "unreadable"
 
 
+class UsageError(ProgressError):
+    """The command line is wrong."""
+
+    status = 2
+    kind = "usage"
+
+
 class NoMatchError(ProgressError):
     """No run matches the query."""
 
@@ -1071,7 +1085,8 @@ async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
     app = await _await_app(asyncio.create_task(_read_app(run.app_id, env))) if run.app_id else None
     before = found.app.live if found.app else None
     if (run.step, run.status, app and app.live) != (found.run.step, found.run.status, before):
-        return await read_run(run.run_id, env, patience, when_known=_ignored, note=_ignored)
+        whole = run.run_id.casefold()
+        return await read_run(whole, env, patience, when_known=_ignored, note=_ignored)
     return replace(found, run=replace(run, steps=run.steps or found.run.steps), app=app)
 
 
@@ -1382,7 +1397,7 @@ def judge(found: Found, now: EpochSeconds) -> Judgement:
     idle = None if sign is None else max(0.0, now - sign)
     condition = _condition(found, idle)
     pace = _pace(found)
-    last_step = _newest(recorded)
+    last_step = _newest((*recorded, run.attempt_began if any(recorded) else None))
     since_step = None if last_step is None else max(0.0, now - last_step)
     live = run.status == "running" and found.app is not None and found.app.live is True
     return Judgement(
@@ -1437,9 +1452,10 @@ def _eta(found: Found, pace: Pace | None, now: EpochSeconds) -> Seconds | None:
         return None
     completed = step.current - 1
     times = {rollout.rollout_id: rollout.created_at for rollout in found.rollouts.rollouts}
-    completed_at = times.get(completed - 1)
-    since = 0.0 if completed_at is None else max(0.0, now - completed_at)
-    return max((step.total - completed) * pace.seconds - since, pace.seconds)
+    # A pause before this attempt brings the end no nearer.
+    since = _newest((times.get(completed - 1), found.run.attempt_began if completed else None))
+    passed = 0.0 if since is None else max(0.0, now - since)
+    return max((step.total - completed) * pace.seconds - passed, pace.seconds)
 
 
 def _phase_times(run: Run, now: EpochSeconds | None) -> PhaseTimes:
@@ -1459,21 +1475,35 @@ Kind: TypeAlias = Literal["failure", "noise", "progress", "activity"]
 LOG_LINE = re.compile(
     r"(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) ?(?P<text>.*)"
 )
-RAY_PREFIX = re.compile(r"\([A-Za-z_][\w.]*(?: pid=\d+)?(?:, ip=[\w.:]+)?\) ?")
+# Characters of a log line that are judged: far above any message, far below a printed batch.
+LOG_LINE_LIMIT = 4_000
+RAY_PREFIX = re.compile(r"\([A-Za-z_][^()\s]*(?: [^()]*)?\) ?")
+REPEATED = re.compile(r" *\[repeated (\d+)x across cluster\].*")
+# What loggers write before a message: levels, times, files, ranks, the bar of an exception group.
+LOGGER = re.compile(
+    r"(?:\[[^\]]*\]:?\s*|\d{4}-\d\d-\d\d[ T][\d:,.]+\s*|\d\d-\d\d [\d:]+\s*"
+    r"|[\w./]+:\d+\s*[-:]*\s+|(?:INFO|DEBUG|WARNING|ERROR|CRITICAL|FATAL)\b[\s:-]*(?:\w+:(?=\S))?"
+    r"|\s*\|\s+)*"
+)
 NOISE = re.compile(
-    r"\s*$"
-    r"|.*\"(?:GET|HEAD) /(?:health|health_generate|ready|metrics)\b"
-    r"|.*(?:\d+%\||\b(?:it/s|s/it)\b)"
+    r"\s*$|.*(?:\d+%\||\b(?:it/s|s/it)\b)|(?i:.*\bhealth.?check\b.*\b(?:ok|passed)\b)"
+    r"|.*\"(?:GET|HEAD) /(?:v\d/)?(?:health|ping|livez|ready|metrics|get_(?:server|model)_info)"
 )
-LOGGER = r"(?:\[[^\]]*\][\s:]*|[\w./]+:\d+\s*[-:]\s*|(?:INFO|DEBUG)[\s:-]+)*"
+BAR = re.compile(r".*(?:\d+%\||\b(?:it/s|s/it)\b)")
 PROGRESS = re.compile(
-    rf"{LOGGER}(?:(?:rollout|step|perf|eval) \d+:|Timer \S+ (?:start|end)\b)"
-    r"|.*(?i:\bsaved (?:the )?checkpoint\b|\bcheckpoint\b.*\bsaved\b)"
+    r"\[?(?:Training )?(?:rollout|step|perf|eval|iteration)[ :]+\d+(?:/ *\d+)?"
+    r" *(?:[:|\]]|- )"
+    r"|Timer \S+ (?:start|end)\b|\{'loss': "
+    r"|(?!.*(?i:\bnot\b|n't|fail|error))"
+    r".*(?i:\bsaved (?:the )?checkpoint\b|\bcheckpoint\b.*\bsaved\b)"
 )
-TRACEBACK = "Traceback (most recent call last)"
+TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\)")
+# What stands between the tracebacks of one chain.
+BETWEEN = ("During handling of", "The above exception")
 # Where a line quotes data, such as a sample printed on one line: what follows is no failure.
 DATA = re.compile(
-    r"[\[{(]\s*[\"']|\\n|^(?:Finish rollout|(?:[Ff]irst )?(?:rollout )?sample|[Pp]rompt)\b"
+    r"[\[{(]\s*[\"']|\\n|^\w*Warning\b"
+    r"|^(?i:finish rollout|(?:first )?(?:rollout )?sample|prompt|response|completion|answer)\b"
 )
 
 
@@ -1488,38 +1518,53 @@ class Failure:
 
 def _http(status: str) -> str:
     """A status as a server, a client or an SDK tells it, not any number of that size."""
-    return rf"(?i:\b(?:status|code|error)(?: code)?[ :=]+{status}\b)|\" {status}\b"
+    word = r"(?i:\b(?:status|code|error|http)(?:[ _]code)?\"?[ :=/]+(?:[\d.]+\"? )?"
+    return rf"{word}{status}\b)|\" {status}\b"
 
 
+# Each kind with its rank and its patterns; the first that is found in a line counts.
 FAILURES = tuple(
-    Failure(kind, rank, re.compile(pattern))
-    for (kind, rank), pattern in {
-        ("cuda_oom", 0): r"CUDA (?:error: )?out of memory|(?:cuda\.)OutOfMemoryError",
-        ("host_oom", 0): (
-            r"Memory on the node .*exceed|killed due to the node running low on memory"
+    Failure(kind, rank, re.compile("|".join(patterns)))
+    for (kind, rank), patterns in {
+        ("cuda_oom", 0): (
+            "CUDA (?:error: )?out of memory",
+            r"torch\.(?:cuda\.)?OutOfMemoryError",
+            r"Not enough memory\. Please try to increase --mem-fraction",
         ),
-        ("disk_full", 0): "No space left on device|Disk quota exceeded",
-        ("preempted", 0): "interrupted due to worker preemption",
-        ("timeout", 0): "hit its timeout of",
+        ("host_oom", 0): (
+            "Memory on the node .*exceed",
+            "killed due to (?:the node running low on memory|memory pressure)",
+            r"Runner ran out of memory|oom-kill|^MemoryError\b",
+        ),
+        ("disk_full", 0): ("No space left on device", "Disk quota exceeded"),
+        ("preempted", 0): ("interrupted due to worker preemption",),
+        ("timeout", 0): ("hit its timeout of",),
         ("nccl_timeout", 1): (
-            "Watchdog caught collective operation timeout"
-            r"|\bNCCL (?:\w+ ){0,4}(?:timeout|timed out)"
+            "Watchdog caught collective operation timeout",
+            r"\bNCCL\b.{0,80}\btimed out\b",
         ),
         ("auth", 1): (
-            rf"\b40[13] (?:Client Error|Unauthorized|Forbidden)|{_http('40[13]')}|\bUnauthorized\b"
-            r"|(?i:gated repo)|(?i:invalid (?:\w+ )?token\b(?! id))|\w*AuthenticationError"
+            r"\b40[13](?: (?:Client Error|Unauthorized|Forbidden)|, message=)",
+            _http("40[13]"),
+            r"\bUnauthorized\b|(?i:access gated repo|GatedRepoError|gated repo for)",
+            r"(?i:invalid (?:\w+ )?token\b(?! id| type)|(?:invalid|incorrect) api key)",
+            r"(?i:api key must|proxy authorization)|\w*AuthenticationError",
         ),
         ("rate_limited", 1): (
-            rf"\b429 (?:Client Error|Too Many)|{_http('429')}|Too Many Requests|\w*RateLimitError"
+            r"\b429 (?:Client Error|Too Many)|Too Many Requests|\w*RateLimitError",
+            _http("429"),
         ),
         ("actor_died", 3): (
-            r"\w*(?:ActorDied|ActorUnavailable|WorkerCrashed)Error|[Aa]ctor (?:is dead|died)"
-            "|A worker died or was killed"
+            r"\w*(?:ActorDied|ActorUnavailable|WorkerCrashed)Error",
+            "[Aa]ctor (?:is dead|died)|A worker died or was killed",
         ),
+        # They only pass on what another process died of.
+        ("traceback", 3): (r"^(?:\w+\.)*(?:RayTask|ChildFailed)Error\b",),
         # An exception's own line: a dotted name, or one that ends as exceptions do.
         ("traceback", 2): (
-            r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)"
-            r"|^(?:[a-z_]\w*\.)+[A-Z]\w*:"
+            r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)",
+            r"^(?:[a-z_]\w*\.)+[A-Z]\w*(?:Timeout|Expired|Closed|Disconnected|Exceeded):",
+            r"^(?:StopIteration|Fatal Python error|Segmentation fault)\b",
         ),
     }.items()
 )
@@ -1533,6 +1578,7 @@ class LogLine:
     text: str
     kind: Kind
     failure: Failure | None = None
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -1547,25 +1593,28 @@ class Blocker:
 
 @dataclass(frozen=True)
 class LogJudgement:
-    """What the log tail tells; `noise_since` is set where it holds nothing but noise."""
+    """What the log tail tells: `since` is its first line's time, `noise` all that it holds."""
 
     blocker: Blocker | None
     activity: str | None
     activity_at: EpochSeconds | None
-    noise_since: EpochSeconds | None
+    since: EpochSeconds | None
+    noise: Literal["health checks", "progress bars"] | None
 
 
 def judge_logs(tail: str) -> LogJudgement:
     """Judge the output of `modal app logs --timestamps`."""
     lines = list(_log_lines(tail))
     active = [line for line in lines if line.kind in ("activity", "progress")]
-    noise = [line.at for line in lines if line.kind == "noise" and line.at]
     last = active[-1] if active else None
+    only_noise = bool(lines) and all(line.kind == "noise" for line in lines)
+    bars = any(BAR.match(line.text) for line in lines) if only_noise else False
     return LogJudgement(
         blocker=_blocker(lines),
         activity=last.text if last else None,
         activity_at=last.at if last else None,
-        noise_since=noise[0] if noise and len(noise) == len(lines) else None,
+        since=next((line.at for line in lines if line.at), None),
+        noise=("progress bars" if bars else "health checks") if only_noise else None,
     )
 
 
@@ -1573,34 +1622,45 @@ def _log_lines(tail: str) -> Iterator[LogLine]:
     at: EpochSeconds | None = None
     in_traceback: set[str] = set()
     for raw in re.split(r"[\r\n]+", tail):
-        stamped = LOG_LINE.fullmatch(clean(raw.replace("\t", "    ")))
+        line = clean(raw[:LOG_LINE_LIMIT].replace("\t", "    "))
+        stamped = LOG_LINE.fullmatch(line)
         if stamped:
             at = _time(stamped["at"]) or at
-        text = stamped["text"] if stamped else clean(raw)
+        text = stamped["text"] if stamped else line
         prefix = RAY_PREFIX.match(text)
         writer = prefix[0] if prefix else ""
         text = text[len(writer) :]
-        if text.strip() or not stamped:
+        if text.strip():
             yield _classified(at, text, writer, in_traceback)
 
 
 def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: set[str]) -> LogLine:
     """What a line is; `in_traceback` keeps the writers that are in the middle of one."""
-    if text.startswith(TRACEBACK):
+    flush = text.lstrip()
+    logger = LOGGER.match(flush)
+    message = flush[logger.end() :] if logger else flush
+    if TRACEBACK.match(message):
         in_traceback.add(writer)
         return LogLine(at, text, "failure")
     if NOISE.match(text):
         return LogLine(at, text, "noise")
-    if writer in in_traceback and text.startswith((" ", "+", "|")):
+    if writer in in_traceback and (text.startswith((" ", "+")) or message.startswith(BETWEEN)):
         return LogLine(at, text, "failure")
     in_traceback.discard(writer)
-    if PROGRESS.match(text):
+    # A logger's brackets may be the step's own.
+    if PROGRESS.match(message) or PROGRESS.match(flush):
         return LogLine(at, text, "progress")
-    said = DATA.split(text, maxsplit=1)[0]
+    repeated = REPEATED.search(message)
+    times = 1 + int(repeated[1]) if repeated else 1
+    message = REPEATED.sub("", message)
     for failure in FAILURES:
-        if match := failure.pattern.search(said):
-            told = re.sub(r",? (?:retrying|will retry)\b.*", "", text[match.start() :])
-            return LogLine(at, told, "failure", failure)
+        match = failure.pattern.search(DATA.split(message, maxsplit=1)[0])
+        if match:
+            in_traceback.add(writer)  # what is set in below it belongs to it
+            quoted = match[0].startswith('"')
+            told = message if quoted else message[match.start() :]
+            told = re.sub(r",? (?:retrying|will retry)\b.*", "", told)
+            return LogLine(at, told, "failure", failure, times)
     return LogLine(at, text, "activity")
 
 
@@ -1614,20 +1674,21 @@ def _blocker(lines: Sequence[LogLine]) -> Blocker | None:
             failing.append((line.failure, line))
     if not failing:
         return None
-    rank = min(failure.rank for failure, _ in failing)
-    causes = [(failure, line) for failure, line in failing if failure.rank == rank]
-    kind, cause = causes[-1]
-    for failure, earlier in reversed(causes):
-        if failure is not kind or (cause.at or 0) - (earlier.at or 0) > CHAIN:
+    chain = [failing[-1]]
+    for failure, line in reversed(failing[:-1]):
+        if (chain[-1][1].at or 0) - (line.at or 0) > CHAIN:
             break
-        cause = earlier
-    same = [line for _, line in causes if _alike(line) == _alike(cause)]
-    return Blocker(kind.kind, cause.text, len(same), same[-1].at)
+        chain.append((failure, line))
+    rank = min(failure.rank for failure, _ in chain)
+    newest = next(failure for failure, _ in chain if failure.rank == rank)
+    cause = next(line for failure, line in reversed(chain) if failure is newest)
+    same = [line for _, line in failing if _alike(line) == _alike(cause)]
+    return Blocker(newest.kind, cause.text, sum(line.times for line in same), same[-1].at)
 
 
 def _alike(line: LogLine) -> str:
     """A line without what differs between its repeats."""
-    return re.sub(r"\d+", "0", line.text)
+    return re.sub(r"https?://\S+|\d+", "0", line.text)
 
 
 # ---- The verdict: how far, doing what, stuck on what, in a word and a line.
@@ -1674,11 +1735,14 @@ def _word(found: Found, judged: Judgement, logs: LogJudgement | None, now: Epoch
     silent = judged.idle is None or judged.idle > STUCK_AFTER
     late = max(SLOW_PACES * judged.pace.seconds, STUCK_AFTER) if judged.pace else None
     no_step = late is not None and judged.since_step is not None and judged.since_step > late
+    begun = run.step is not None and run.step.current > 1
+    queued = run.app_id is None and not run.app_id_malformed and not run.ended and not begun
     rules = (
         (run.status or "", run.status in ENDED_STATUSES),
-        ("queued", run.app_id is None and not run.app_id_malformed and not run.ended),
+        ("queued", queued),
         ("completed", live is False and found.has_result is True),
-        ("died", live is False),
+        ("died", live is False and run.status == "running" and found.has_result is False),
+        ("unknown", live is False),
         ("waiting", run.waiting_for_gpu),
         ("unknown", run.status is None or (live is None and silent)),
         ("stuck", silent and judged.idle is not None and _is_stuck(judged, logs, now)),
@@ -1694,9 +1758,12 @@ def _is_stuck(judged: Judgement, logs: LogJudgement | None, now: EpochSeconds) -
         return True
     phase = judged.phase
     lasted = judged.idle if phase.lasted is None else phase.lasted
-    outlasted = phase.longest is None or (lasted or 0) > STUCK_PHASES * phase.longest
-    quiet = logs is None or logs.activity_at is None or now - logs.activity_at > STUCK_AFTER
-    return outlasted and quiet
+    outlasted = phase.longest is not None and (lasted or 0) > STUCK_PHASES * phase.longest
+    # The last that was done, or at least the time through which nothing was.
+    active = (logs.activity_at or logs.since) if logs else None
+    if active is None:
+        return outlasted
+    return (outlasted or phase.longest is None) and now - active > STUCK_AFTER
 
 
 # ======================================================================================
@@ -1887,9 +1954,9 @@ def bottom_text(found: Found, judged: Judgement, now: EpochSeconds) -> str:
     """One line under followed logs."""
     parts = [
         f"step {step_text(found.run.step)}",
-        phase_text(found.run, judged.phase),
+        phase_text(found.run, replace(judged.phase, usual=None)),
         f"eta {eta_text(judged.eta, now)}" if judged.eta else "",
-        f"last sign of life {age_text(judged.idle)} ago" if judged.idle is not None else "",
+        f"last sign {age_text(judged.idle)} ago" if judged.idle is not None else "",
     ]
     return " · ".join(part for part in parts if part)
 
@@ -1949,8 +2016,8 @@ def field(
     return indented(line)
 
 
-def step_bar(step: Step) -> RenderableType:
-    """The step, and how much of the training is done."""
+def step_bar(step: Step, eta: Seconds | None) -> RenderableType:
+    """The step, how much of the training is done, and how long the rest may take."""
     from rich.progress_bar import ProgressBar
 
     total = step.total or 1
@@ -1959,9 +2026,9 @@ def step_bar(step: Step) -> RenderableType:
     line.show_header = False
     line.add_column(overflow="fold")
     bar = ProgressBar(total=total, completed=done, width=24)
-    line.add_row(
-        styled(step_text(step), "bold"), bar, styled(f"{100 * done // total}% done", "dim")
-    )
+    left = f", ~{duration_text(eta)} left" if eta else ""
+    told = f"{100 * done // total}% done{left}"
+    line.add_row(styled(step_text(step), "bold"), bar, styled(told, "dim"))
     return line
 
 
@@ -1985,7 +2052,11 @@ def progress_block(
         ("framework", run.framework, "plain"),
         ("status", run.status or "unknown", STATUS_LEVELS.get(run.status or "", "plain")),
         ("phase", phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
-        ("step", step_bar(run.step) if run.step and with_bar else step_text(run.step), "plain"),
+        (
+            "step",
+            step_bar(run.step, judged.eta) if run.step and with_bar else step_text(run.step),
+            "plain",
+        ),
         ("attempt", attempt_text(run), "plain"),
         ("app", app, app_level),
         ("url", run.url, "plain"),
@@ -2064,7 +2135,7 @@ def latest_text(run: Run, rollout_id: int) -> str:
     if run.ended or run.step is None or run.step.current > step:
         told = "the latest completed step"
     elif run.step.current == step:
-        told = "under way"
+        told = "not completed yet"
     return f"rollout_id {rollout_id} (step {step}, {told})"
 
 
@@ -2177,9 +2248,8 @@ def blocker_text(blocker: Blocker, now: EpochSeconds) -> str:
 
 def activity_text(logs: LogJudgement, now: EpochSeconds) -> str | None:
     """The last line that means something and for how long it has been quiet since."""
-    if logs.noise_since is not None:
-        since = datetime.fromtimestamp(logs.noise_since, UTC)
-        return f"nothing but health checks since {since:%H:%M}"
+    if logs.noise and logs.since:
+        return f"nothing but {logs.noise} since {datetime.fromtimestamp(logs.since, UTC):%H:%M}"
     if logs.activity is None:
         return None
     quiet = f"{age_text(now - logs.activity_at)} ago: " if logs.activity_at else ""
@@ -2457,8 +2527,10 @@ TAIL_DEFAULT, TAIL_LIMIT = 200, 20_000
 TIMEOUT_DEFAULT, TIMEOUT_LIMIT = 60.0, 86_400
 # Seconds between two looks of --watch, and between two of the line under the logs of --follow.
 INTERVAL_DEFAULT = 15.0
-# Bytes of the end of a followed log that the verdict looks at.
-FOLLOWED = 1_000_000
+# Pieces of a followed log, a line or some, that the verdict looks at.
+FOLLOWED = 5_000
+# Seconds for which a look at the run may hold up the logs that are followed.
+GLANCE = 2.0
 ENDED_OTHERWISE = 5
 
 
@@ -2486,8 +2558,7 @@ class Arguments(argparse.Namespace):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        complain(f"{clean(message)}; see {self.prog} --help")
-        sys.exit(2)
+        raise UsageError(f"{clean(message)}; see {self.prog} --help")
 
     def format_help(self) -> str:
         return f"{__doc__}"
@@ -2509,7 +2580,7 @@ def _within(number: type[_Number], least: float, most: float) -> Callable[[str],
 
 
 def parse_arguments(words: Sequence[str]) -> Arguments:
-    """Judge the command line before any reading; exits with status 2 where it is wrong."""
+    """Judge the command line before any reading; UsageError where it is wrong."""
     parser = _Parser(prog="run_progress.py", allow_abbrev=False)
     parser.add_argument("query", metavar="RUN", nargs="?", type=read_query)
     output = parser.add_mutually_exclusive_group()
@@ -2649,7 +2720,6 @@ def show_list(arguments: Arguments) -> int:
 
 def watch(arguments: Arguments, found: Found) -> int:
     """Show the run again and again until it is over; 0 if it completed, 5 if it ended otherwise."""
-    from rich.console import Group
     from rich.live import Live
 
     out = open_console()
@@ -2660,18 +2730,10 @@ def watch(arguments: Arguments, found: Found) -> int:
             now = time.time()
             judged = judge(found, now)
             verdict = decide(found, judged, None, now)
+            told = (found.run.status, found.run.phase, found.run.step, verdict.word)
             if live:
-                blocks = (
-                    *progress_block(found, judged, now, bar=out.width < PIPE_WIDTH),
-                    "",
-                    *rollouts_block(found, out.width),
-                    "",
-                    *verdict_block(found, judged, None, verdict, now),
-                )
-                live.update(Group(*blocks), refresh=True)
-            elif (
-                told := (found.run.status, found.run.phase, found.run.step, verdict.word)
-            ) != said:
+                live.update(watch_blocks(found, judged, verdict, out, now), refresh=True)
+            elif told != said:
                 said = told
                 text = verdict_text(verdict.word, found, judged, now)
                 status = found.run.status or "unknown"
@@ -2679,18 +2741,45 @@ def watch(arguments: Arguments, found: Found) -> int:
                 sys.stdout.flush()
             if found.run.ended or verdict.word in ("completed", "died"):
                 return 0 if verdict.word == "completed" else ENDED_OTHERWISE
-            time.sleep(arguments.interval)
-            found = refreshed(arguments, found)
+            wait_while_read(arguments.interval)
+            found = refreshed(arguments, found, arguments.timeout)
 
 
-def refreshed(arguments: Arguments, found: Found) -> Found:
+def watch_blocks(
+    found: Found, judged: Judgement, verdict: Verdict, out: Console, now: EpochSeconds
+) -> RenderableType:
+    """What --watch shows on a terminal: where not all has room, the answer first."""
+    from rich.console import Group
+
+    progress = progress_block(found, judged, now, bar=out.width < PIPE_WIDTH)
+    rollouts = rollouts_block(found, out.width)
+    answer = verdict_block(found, judged, None, verdict, now)
+    whole = Group(*progress, "", *rollouts, "", *answer)
+    if len(out.render_lines(whole)) < out.height:
+        return whole
+    return Group(*answer, "", *progress)
+
+
+def wait_while_read(interval: Seconds) -> None:
+    """Wait. Raises BrokenPipeError as soon as nobody reads stdout any longer."""
+    waiting = select.poll()
+    waiting.register(sys.stdout, 0)
+    if waiting.poll(1000 * interval):
+        raise BrokenPipeError
+
+
+def refreshed(arguments: Arguments, found: Found, patience: Seconds) -> Found:
     """The run as it stands now; as it stood before, and said so, where Modal fails meanwhile."""
-    reading = refresh(found, arguments.env, arguments.timeout)
     try:
-        return guarded(asyncio.run(reading), arguments.guard)
+        fresh = guarded(asyncio.run(refresh(found, arguments.env, patience)), arguments.guard)
     except ProgressError as error:
         arguments.note(str(error))
         return found
+    for failure in fresh.failures:
+        arguments.note(failure)
+    if fresh.failures and not fresh.rollouts.counted:
+        return replace(fresh, rollouts=found.rollouts)
+    return fresh
 
 
 def spinner(text: str) -> contextlib.AbstractContextManager[object]:
@@ -2723,25 +2812,23 @@ def show_logs(
             instead = "the app is not live: the end of its logs instead"
             show(out, [indented(styled(instead, "warn"))])
     show(out, [styled(f"Logs: modal {' '.join(words)}", "heading")])
-    output = b""
+    output: deque[bytes] = deque(maxlen=FOLLOWED if follow else None)
     below = BottomLine(arguments, found) if follow and sys.stdout.isatty() else None
     failures: tuple[str, ...] = ()
     try:
         for lines in logs.lines(None if follow else arguments.timeout):
             shown = lines if arguments.show_secrets else mask_secrets_in_bytes(lines)
-            if below:
-                shown = below.around(shown)
-            sys.stdout.buffer.write(shown)
+            if shown:
+                output.append(shown)
+            sys.stdout.buffer.write(below.around(shown) if below else shown)
             sys.stdout.buffer.flush()
-            output = (output + lines)[-FOLLOWED:] if follow else output + lines
     except ProgressError as error:
         failures = (arguments.guard(f"could not read the logs: {error}"),)
     if below:
         sys.stdout.write(ERASE_LINE)
     if follow:
-        found = refreshed(arguments, found)
-    masked = output if arguments.show_secrets else mask_secrets_in_bytes(output)
-    return found, masked, failures
+        found = refreshed(arguments, found, arguments.timeout)
+    return found, b"".join(output), failures
 
 
 ERASE_LINE = "\r\x1b[2K"
@@ -2766,7 +2853,7 @@ class BottomLine:
             return b""
         if time.monotonic() - self._looked >= INTERVAL_DEFAULT:
             self._looked = time.monotonic()
-            self._found = refreshed(self._arguments, self._found)
+            self._found = refreshed(self._arguments, self._found, GLANCE)
         erase = ERASE_LINE if self._drawn else ""
         if lines and not lines.endswith(b"\n"):  # a line of the logs is unfinished: not under it
             self._drawn = False
@@ -2793,9 +2880,11 @@ def status_after(failures: Sequence[str]) -> int:
 
 def tell(line: str, *, dim: bool = False) -> None:
     """A line on stderr; one that is gone or full changes nothing else."""
-    dimmed = dim and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    if sys.stderr.isatty():
+        dimmed = dim and not os.environ.get("NO_COLOR")
+        line = f"{ERASE_LINE}\x1b[2m{line}\x1b[0m" if dimmed else f"{ERASE_LINE}{line}"
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"\x1b[2m{line}\x1b[0m\n" if dimmed else f"{line}\n")
+        sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
 
@@ -2830,9 +2919,9 @@ def run_command(words: Sequence[str]) -> int:
             show(open_console(fold=False), block)
         complain(message)
         return error.status
-    except SystemExit as error:  # argparse has told what it had to
+    except SystemExit:  # argparse has shown the help
         sys.stdout.flush()
-        return int(error.code or 0)
+        return 0
 
 
 def prepare_streams() -> None:
