@@ -291,13 +291,12 @@ def test_the_first_rule_that_holds_gives_the_word(
     fresh = case
     if case.run is RUN and case.rollouts.rollouts:  # signs of life, though no step
         fresh = replace(case, run=replace(RUN, last_sign=NOW - 20))
-    verdict = tool.decide(fresh, tool.judge(fresh, NOW), logs, NOW)
+    verdict = tool.judge(fresh, NOW, logs)
     assert verdict.word == word
 
 
 def words_of(case: tool.Found, logs: tool.LogJudgement | None = None) -> str:
-    judged = tool.judge(case, NOW)
-    return tool.verdict_text(tool.decide(case, judged, logs, NOW).word, case, judged, NOW)
+    return tool.verdict_text(case, tool.judge(case, NOW, logs))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +327,7 @@ def test_the_verdict_is_worded(case: tool.Found, text: str) -> None:
 
 def test_a_blocker_is_named_though_the_run_goes_on_and_comes_with_a_next_step() -> None:
     case = found(AT_12, rollouts=PACED)
-    verdict = tool.decide(case, tool.judge(case, NOW), BLOCKED, NOW)
+    verdict = tool.judge(case, NOW, BLOCKED)
     assert verdict.blocker == BLOCKER
     assert verdict.next_step is not None
     assert "Modal-Key and Modal-Secret (see SKILL.md)" in verdict.next_step

@@ -167,7 +167,7 @@ def test_any_record_is_shown_without_steering_the_screen(
     with redirect_stdout(shown):
         console = tool.open_console()
         judged = tool.judge(found, NOW)
-        tool.show(console, tool.progress_block(found, judged, NOW, bar=True))
+        tool.show(console, tool.progress_block(found, judged, bar=True))
         tool.show(console, tool.rollouts_block(found, 60))
         tool.show(console, tool.runs_block([run], 1, NOW, candidates=True))
     assert not STEERING.search(shown.getvalue())

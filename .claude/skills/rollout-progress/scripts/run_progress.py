@@ -1378,8 +1378,13 @@ class PhaseTimes:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is true of the run now; `idle` is the time since its newest sign of life."""
+    """What is true of the run at `now`: its facts, and in a word and a next step the verdict.
 
+    `idle` is the time since its newest sign of life, `logs` is None without logs.
+    """
+
+    now: EpochSeconds
+    logs: LogJudgement | None
     updated_at: EpochSeconds | None
     idle: Seconds | None
     condition: Condition | None
@@ -1387,9 +1392,12 @@ class Judgement:
     eta: Seconds | None
     phase: PhaseTimes
     since_step: Seconds | None
+    word: str = "running"
+    blocker: Blocker | None = None
+    next_step: str | None = None
 
 
-def judge(found: Found, now: EpochSeconds) -> Judgement:
+def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> Judgement:
     """Judge a run from all that was read of it. A time in the future counts as now."""
     run = found.run
     recorded = [rollout.created_at for rollout in found.rollouts.rollouts]
@@ -1398,17 +1406,21 @@ def judge(found: Found, now: EpochSeconds) -> Judgement:
     condition = _condition(found, idle)
     pace = _pace(found)
     last_step = _newest((*recorded, run.attempt_began if any(recorded) else None))
-    since_step = None if last_step is None else max(0.0, now - last_step)
     live = run.status == "running" and found.app is not None and found.app.live is True
-    return Judgement(
+    facts = Judgement(
+        now=now,
+        logs=logs,
         updated_at=run.started_at if sign is None else sign,
         idle=idle,
         condition=condition,
         pace=pace,
         eta=_eta(found, pace, now) if live and condition is None else None,
         phase=_phase_times(run, now if live else None),
-        since_step=since_step,
+        since_step=None if last_step is None else max(0.0, now - last_step),
     )
+    word = _word(found, facts)
+    blocker = logs.blocker if logs and word != "completed" else None  # once failed: no matter
+    return replace(facts, word=word, blocker=blocker, next_step=_next_step(blocker))
 
 
 def is_silent(run: Run, now: EpochSeconds) -> bool:
@@ -1694,15 +1706,6 @@ def _alike(line: LogLine) -> str:
 # ---- The verdict: how far, doing what, stuck on what, in a word and a line.
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The answer, and the standard next step where there is one."""
-
-    word: str
-    blocker: Blocker | None
-    next_step: str | None
-
-
 NEXT_STEPS = {
     "auth": "check that the container has a valid token, and that it may read what is asked for",
     "proxy_auth": "the endpoint wants a proxy token: send Modal-Key and Modal-Secret "
@@ -1717,19 +1720,15 @@ NEXT_STEPS = {
 }
 
 
-def decide(
-    found: Found, judged: Judgement, logs: LogJudgement | None, now: EpochSeconds
-) -> Verdict:
-    """The verdict: the first rule that holds gives the word; `logs` is None without logs."""
-    blocker = logs.blocker if logs else None
-    word = _word(found, judged, logs, now)
-    if blocker is None or word == "completed":  # then what once failed no longer matters
-        return Verdict(word, None, None)
+def _next_step(blocker: Blocker | None) -> str | None:
+    if blocker is None:
+        return None
     proxied = blocker.kind == "auth" and ".modal.run" in blocker.line
-    return Verdict(word, blocker, NEXT_STEPS.get("proxy_auth" if proxied else blocker.kind))
+    return NEXT_STEPS.get("proxy_auth" if proxied else blocker.kind)
 
 
-def _word(found: Found, judged: Judgement, logs: LogJudgement | None, now: EpochSeconds) -> str:
+def _word(found: Found, judged: Judgement) -> str:
+    """The verdict's word: the first rule that holds gives it."""
     run = found.run
     live = found.app.live if found.app else None
     silent = judged.idle is None or judged.idle > STUCK_AFTER
@@ -1745,25 +1744,25 @@ def _word(found: Found, judged: Judgement, logs: LogJudgement | None, now: Epoch
         ("unknown", live is False),
         ("waiting", run.waiting_for_gpu),
         ("unknown", run.status is None or (live is None and silent)),
-        ("stuck", silent and judged.idle is not None and _is_stuck(judged, logs, now)),
+        ("stuck", silent and judged.idle is not None and _is_stuck(judged)),
         ("slow", (silent and judged.idle is not None) or no_step),
         ("running", True),
     )
     return next(word for word, holds in rules if holds)
 
 
-def _is_stuck(judged: Judgement, logs: LogJudgement | None, now: EpochSeconds) -> bool:
+def _is_stuck(judged: Judgement) -> bool:
     """Whether a silent run is stuck: a blocker, or a phase that has outlasted all before it."""
+    logs, phase = judged.logs, judged.phase
     if logs and logs.blocker:
         return True
-    phase = judged.phase
     lasted = judged.idle if phase.lasted is None else phase.lasted
     outlasted = phase.longest is not None and (lasted or 0) > STUCK_PHASES * phase.longest
     # The last that was done, or at least the time through which nothing was.
     active = (logs.activity_at or logs.since) if logs else None
     if active is None:
         return outlasted
-    return (outlasted or phase.longest is None) and now - active > STUCK_AFTER
+    return (outlasted or phase.longest is None) and judged.now - active > STUCK_AFTER
 
 
 # ======================================================================================
@@ -1950,12 +1949,12 @@ def phase_text(run: Run, phase: PhaseTimes) -> str:
     return shown
 
 
-def bottom_text(found: Found, judged: Judgement, now: EpochSeconds) -> str:
+def bottom_text(found: Found, judged: Judgement) -> str:
     """One line under followed logs."""
     parts = [
         f"step {step_text(found.run.step)}",
         phase_text(found.run, replace(judged.phase, usual=None)),
-        f"eta {eta_text(judged.eta, now)}" if judged.eta else "",
+        f"eta {eta_text(judged.eta, judged.now)}" if judged.eta else "",
         f"last sign {age_text(judged.idle)} ago" if judged.idle is not None else "",
     ]
     return " · ".join(part for part in parts if part)
@@ -2016,6 +2015,14 @@ def field(
     return indented(line)
 
 
+LabelledRow: TypeAlias = "tuple[str, RenderableType | None, Level]"
+
+
+def labelled(rows: Iterable[LabelledRow]) -> list[RenderableType]:
+    """The labelled lines of a block; one whose value is unknown is left out."""
+    return [field(label, value, level) for label, value, level in rows if value]
+
+
 def step_bar(step: Step, eta: Seconds | None) -> RenderableType:
     """The step, how much of the training is done, and how long the rest may take."""
     from rich.progress_bar import ProgressBar
@@ -2032,11 +2039,9 @@ def step_bar(step: Step, eta: Seconds | None) -> RenderableType:
     return line
 
 
-def progress_block(
-    found: Found, judged: Judgement, now: EpochSeconds, *, bar: bool
-) -> list[RenderableType]:
+def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[RenderableType]:
     """The Progress block; a line whose value is unknown is left out."""
-    run = found.run
+    run, now = found.run, judged.now
     app, app_level = app_text(run, found.app, now)
     with_bar = bar and run.step and run.step.total
     over = run.status != "running"
@@ -2046,7 +2051,7 @@ def progress_block(
     if judged.pace:
         each = duration_text(judged.pace.seconds)
         pace = f"{each} a step (median of the last {judged.pace.count})"
-    rows: list[tuple[str, RenderableType | None, Level]] = [
+    rows: list[LabelledRow] = [
         ("run", run.run_id, "plain"),
         ("source", stale, "warn"),
         ("framework", run.framework, "plain"),
@@ -2070,16 +2075,16 @@ def progress_block(
         ("pace", pace, "plain"),
         ("eta", eta_text(judged.eta, now), "plain"),
     ]
-    lines = [field(label, value, level) for label, value, level in rows if value]
-    return [styled("Progress", "heading"), *lines, *condition_hint(found.app, judged, now)]
+    lines = labelled(rows)
+    return [styled("Progress", "heading"), *lines, *condition_hint(found.app, judged)]
 
 
-def condition_hint(app: App | None, judged: Judgement, now: EpochSeconds) -> list[RenderableType]:
+def condition_hint(app: App | None, judged: Judgement) -> list[RenderableType]:
     """The line that says that the run is not simply running, if it isn't."""
     if judged.condition is None:
         return []
     # As a clause: who stopped it stands in the app line.
-    how = stopped_text(replace(app, stopped_by=None), now) if app else ""
+    how = stopped_text(replace(app, stopped_by=None), judged.now) if app else ""
     over = f"status says running, but the app {how if how.startswith('stopped') else f'is {how}'}"
     quiet = f"the app is live but the run has recorded nothing for {age_text(judged.idle or 0)}"
     hints: dict[Condition, tuple[str, Level]] = {
@@ -2098,17 +2103,15 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     """The Rollouts block: how many, the latest, the course of the reward, the last five."""
     rollouts = found.rollouts.rollouts
     recorded = str(len(rollouts)) if found.rollouts.counted else "unknown"
-    lines: list[RenderableType] = [styled("Rollouts", "heading"), field("recorded", recorded)]
-    if rollouts:
-        lines.append(field("latest", latest_text(found.run, rollouts[-1].rollout_id)))
-    if found.rollouts.incomplete:
-        note = f"figures are incomplete: {found.rollouts.incomplete}"
-        lines.append(field("note", note, "warn"))
-    if reward := reward_text(rollouts, min(SPARKS, max(width - LABEL_WIDTH - 5, 1))):
-        lines.append(field("reward", reward))
-    if rollouts:
-        lines.append(indented(rollouts_table(rollouts[-LAST_ROLLOUTS:])))
-    return lines
+    lack = found.rollouts.incomplete
+    rows: list[LabelledRow] = [
+        ("recorded", recorded, "plain"),
+        ("latest", latest_text(found.run, rollouts[-1].rollout_id) if rollouts else None, "plain"),
+        ("note", f"figures are incomplete: {lack}" if lack else None, "warn"),
+        ("reward", reward_text(rollouts, min(SPARKS, max(width - LABEL_WIDTH - 5, 1))), "plain"),
+    ]
+    lines = [styled("Rollouts", "heading"), *labelled(rows)]
+    return [*lines, indented(rollouts_table(rollouts[-LAST_ROLLOUTS:]))] if rollouts else lines
 
 
 def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
@@ -2174,31 +2177,22 @@ WORD_LEVELS: dict[str, Level] = {
 }
 
 
-def verdict_block(
-    found: Found,
-    judged: Judgement,
-    logs: LogJudgement | None,
-    verdict: Verdict,
-    now: EpochSeconds,
-) -> list[RenderableType]:
+def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
     """The Verdict block: the answer, where the eye is."""
-    level = WORD_LEVELS.get(verdict.word, "warn")
-    lines = [
-        styled("Verdict", "heading"),
-        field(verdict.word, verdict_text(verdict.word, found, judged, now), level, level),
+    level = WORD_LEVELS.get(judged.word, "warn")
+    blocker, logs = judged.blocker, judged.logs
+    rows: list[LabelledRow] = [
+        ("blocker", blocker_text(blocker, judged.now) if blocker else None, "bad"),
+        ("next", judged.next_step, "plain"),
+        ("logs", activity_text(logs, judged.now) if logs else None, "plain"),
     ]
-    if verdict.blocker:
-        lines.append(field("blocker", blocker_text(verdict.blocker, now), "bad"))
-    if verdict.next_step:
-        lines.append(field("next", verdict.next_step))
-    if logs and (last := activity_text(logs, now)):
-        lines.append(field("logs", last))
-    return lines
+    answer = field(judged.word, verdict_text(found, judged), level, level)
+    return [styled("Verdict", "heading"), answer, *labelled(rows)]
 
 
-def verdict_text(word: str, found: Found, judged: Judgement, now: EpochSeconds) -> str:
+def verdict_text(found: Found, judged: Judgement) -> str:
     """How far the run is, what it does, and what gave the word."""
-    run, app, phase = found.run, found.app, judged.phase
+    run, app, phase, word, now = found.run, found.app, judged.phase, judged.word, judged.now
     doing = run.phase or "phase unknown"
     if phase.lasted is not None and not run.waiting_for_gpu:
         usually = f" (usually {duration_text(phase.usual)})" if phase.usual is not None else ""
@@ -2285,13 +2279,9 @@ def runs_block(
 
 
 def report(
-    found: Found,
-    judged: Judgement,
-    logs: tuple[list[str], str, LogJudgement] | None,
-    verdict: Verdict,
-    now: EpochSeconds,
+    found: Found, judged: Judgement, tail: tuple[list[str], str] | None
 ) -> dict[str, object]:
-    """The object of --json; `logs` are the command, its output, and what it tells."""
+    """The object of --json; `tail` is the log command and its output."""
     run, app, rollouts = found.run, found.app, found.rollouts.rollouts
     timings = run.timings
     return {
@@ -2330,12 +2320,12 @@ def report(
                 for rollout in rollouts[-LAST_ROLLOUTS:]
             ],
         },
-        "logs": logs and logs_object(*logs, now),
+        "logs": tail and judged.logs and logs_object(*tail, judged.logs, judged.now),
         "verdict": {
-            "word": verdict.word,
-            "text": verdict_text(verdict.word, found, judged, now),
-            "blocker": verdict.blocker and picked(verdict.blocker, "kind", "line", "count", "at"),
-            "next": verdict.next_step,
+            "word": judged.word,
+            "text": verdict_text(found, judged),
+            "blocker": judged.blocker and picked(judged.blocker, "kind", "line", "count", "at"),
+            "next": judged.next_step,
         },
     }
 
@@ -2662,9 +2652,8 @@ def find_run(arguments: Arguments, query: str, logs: Logs | None) -> Found:
 
 def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
     """The blocks, the logs in their place, and the verdict; the exit status."""
-    now = time.time()
     out = open_console()
-    show(out, progress_block(found, judge(found, now), now, bar=out.width < PIPE_WIDTH))
+    show(out, progress_block(found, judge(found, time.time()), bar=out.width < PIPE_WIDTH))
     show(out, ["", *rollouts_block(found, out.width)])
     failures = found.failures
     output = b""
@@ -2674,29 +2663,24 @@ def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
         failures += failed
         sys.stdout.write("" if output.endswith(b"\n") or not output else "\n")
     now = time.time()
-    judged = judge(found, now)
     told = judge_logs(output.decode(errors="replace")) if output else None
-    show(out, ["", *verdict_block(found, judged, told, decide(found, judged, told, now), now)])
+    show(out, ["", *verdict_block(found, judge(found, now, told))])
     return status_after(failures)
 
 
 def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
     """The same as one JSON object; the exit status."""
     failures = found.failures
-    told = None
+    tail = told = None
     if logs and found.run.app_id:
         words = logs_words(arguments, found.run.app_id, None)
-        output = b""
         try:
             output = b"".join(logs.lines(arguments.timeout))
-            shown = arguments.guard(output.decode(errors="replace"))
-            told = (["modal", *words], shown, judge_logs(shown))
+            tail = (["modal", *words], arguments.guard(output.decode(errors="replace")))
+            told = judge_logs(tail[1])
         except ProgressError as error:
             failures += (arguments.guard(f"could not read the logs: {error}"),)
-    now = time.time()
-    judged = judge(found, now)
-    verdict = decide(found, judged, told[2] if told else None, now)
-    print_json(report(found, judged, told, verdict, now))
+    print_json(report(found, judge(found, time.time(), told), tail))
     return status_after(failures)
 
 
@@ -2727,33 +2711,27 @@ def watch(arguments: Arguments, found: Found) -> int:
     said: tuple[object, ...] = ()
     with live or contextlib.nullcontext():
         while True:
-            now = time.time()
-            judged = judge(found, now)
-            verdict = decide(found, judged, None, now)
-            told = (found.run.status, found.run.phase, found.run.step, verdict.word)
+            judged = judge(found, time.time())
+            told = (found.run.status, found.run.phase, found.run.step, judged.word)
             if live:
-                live.update(watch_blocks(found, judged, verdict, out, now), refresh=True)
+                live.update(watch_blocks(found, judged, out), refresh=True)
             elif told != said:
                 said = told
-                text = verdict_text(verdict.word, found, judged, now)
-                status = found.run.status or "unknown"
-                sys.stdout.write(f"{iso(now)} {status} {verdict.word}: {text}\n")
-                sys.stdout.flush()
-            if found.run.ended or verdict.word in ("completed", "died"):
-                return 0 if verdict.word == "completed" else ENDED_OTHERWISE
+                status = f"{found.run.status or 'unknown'} {judged.word}"
+                print(f"{iso(judged.now)} {status}: {verdict_text(found, judged)}", flush=True)
+            if found.run.ended or judged.word in ("completed", "died"):
+                return 0 if judged.word == "completed" else ENDED_OTHERWISE
             wait_while_read(arguments.interval)
             found = refreshed(arguments, found, arguments.timeout)
 
 
-def watch_blocks(
-    found: Found, judged: Judgement, verdict: Verdict, out: Console, now: EpochSeconds
-) -> RenderableType:
+def watch_blocks(found: Found, judged: Judgement, out: Console) -> RenderableType:
     """What --watch shows on a terminal: where not all has room, the answer first."""
     from rich.console import Group
 
-    progress = progress_block(found, judged, now, bar=out.width < PIPE_WIDTH)
+    progress = progress_block(found, judged, bar=out.width < PIPE_WIDTH)
     rollouts = rollouts_block(found, out.width)
-    answer = verdict_block(found, judged, None, verdict, now)
+    answer = verdict_block(found, judged)
     whole = Group(*progress, "", *rollouts, "", *answer)
     if len(out.render_lines(whole)) < out.height:
         return whole
@@ -2859,8 +2837,7 @@ class BottomLine:
             self._drawn = False
             return erase.encode() + lines
         self._drawn = True
-        now = time.time()
-        line = bottom_text(self._found, judge(self._found, now), now)
+        line = bottom_text(self._found, judge(self._found, time.time()))
         cut = line[: max(shutil.get_terminal_size().columns - 1, 1)]
         return erase.encode() + lines + cut.encode(errors="replace")
 
