@@ -1053,7 +1053,7 @@ async def read_run(
     rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY))
     run_id = full_run_id(query)
     beside = _begin_beside(store, run_id) if run_id else None
-    run, stale = await _find(store, query, note)
+    run, stale = await _find(store, query, run_id, note)
     when_known(run)
     if beside is None or run.run_id != run_id:
         beside = _begin_beside(store, run.run_id)
@@ -1122,9 +1122,10 @@ def _begin_beside(
     )
 
 
-async def _find(store: Store, query: str, note: Callable[[str], None]) -> tuple[Run, str | None]:
+async def _find(
+    store: Store, query: str, run_id: str | None, note: Callable[[str], None]
+) -> tuple[Run, str | None]:
     """The run, and why it had to be taken from the summary, if so."""
-    run_id = full_run_id(query)
     if run_id:
         with contextlib.suppress(ReadError):
             return await _read_record(store, run_id), None
@@ -1779,12 +1780,11 @@ STYLES: dict[Level, str] = {
     "bold": "bold",
     "heading": "bold cyan",
 }
-STATUS_LEVELS: dict[str, Level] = {
-    "running": "good",
-    "completed": "good",
-    "failed": "bad",
-    "stopped": "warn",
-    "cancelled": "warn",
+# Of a status or the verdict's word; of others a status is plain, a verdict a warning.
+LEVELS: dict[str, Level] = {
+    **dict.fromkeys(("running", "completed"), "good"),
+    **dict.fromkeys(("stopped", "cancelled"), "warn"),
+    **dict.fromkeys(("failed", "died", "stuck"), "bad"),
 }
 LABEL_WIDTH = 9
 # Columns of a pipe: wider than any line, so that nothing is wrapped or cut there.
@@ -2055,7 +2055,7 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
         ("run", run.run_id, "plain"),
         ("source", stale, "warn"),
         ("framework", run.framework, "plain"),
-        ("status", run.status or "unknown", STATUS_LEVELS.get(run.status or "", "plain")),
+        ("status", run.status or "unknown", LEVELS.get(run.status or "", "plain")),
         ("phase", phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
         (
             "step",
@@ -2110,8 +2110,22 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
         ("note", f"figures are incomplete: {lack}" if lack else None, "warn"),
         ("reward", reward_text(rollouts, min(SPARKS, max(width - LABEL_WIDTH - 5, 1))), "plain"),
     ]
+    last = rollouts[-LAST_ROLLOUTS:]
+    table = grid()
+    for title, room in (("rollout_id", 10), ("samples", 7), ("mean reward", 11), ("time", 8)):
+        table.add_column(title, justify="right", min_width=room)
+    if any(rollout.trouble for rollout in last):
+        table.add_column("errors", overflow="fold")
+    for rollout in last:
+        table.add_row(
+            str(rollout.rollout_id),
+            _or_dash(rollout.samples, "{}"),
+            _or_dash(rollout.mean_reward, "{:.4f}"),
+            "–" if rollout.seconds is None else duration_text(rollout.seconds),
+            *([styled(rollout.trouble, "bad")] if rollout.trouble else []),
+        )
     lines = [styled("Rollouts", "heading"), *labelled(rows)]
-    return [*lines, indented(rollouts_table(rollouts[-LAST_ROLLOUTS:]))] if rollouts else lines
+    return [*lines, indented(table)] if last else lines
 
 
 def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
@@ -2142,25 +2156,6 @@ def latest_text(run: Run, rollout_id: int) -> str:
     return f"rollout_id {rollout_id} (step {step}, {told})"
 
 
-def rollouts_table(rollouts: Sequence[Rollout]) -> RenderableType:
-    """One row a rollout."""
-    table = grid()
-    for title, width in (("rollout_id", 10), ("samples", 7), ("mean reward", 11), ("time", 8)):
-        table.add_column(title, justify="right", min_width=width)
-    if any(rollout.trouble for rollout in rollouts):
-        table.add_column("errors", overflow="fold")
-    for rollout in rollouts:
-        trouble = [styled(rollout.trouble, "bad")] if rollout.trouble else []
-        table.add_row(
-            str(rollout.rollout_id),
-            _or_dash(rollout.samples, "{}"),
-            _or_dash(rollout.mean_reward, "{:.4f}"),
-            "–" if rollout.seconds is None else duration_text(rollout.seconds),
-            *trouble,
-        )
-    return table
-
-
 def _or_dash(number: float | None, form: str) -> str:
     if number is None:
         return "–"
@@ -2168,18 +2163,9 @@ def _or_dash(number: float | None, form: str) -> str:
     return shown if len(shown) <= 11 else f"{number:.4g}"  # noqa: PLR2004 - the column's width
 
 
-WORD_LEVELS: dict[str, Level] = {
-    "completed": "good",
-    "running": "good",
-    "failed": "bad",
-    "died": "bad",
-    "stuck": "bad",
-}
-
-
 def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
     """The Verdict block: the answer, where the eye is."""
-    level = WORD_LEVELS.get(judged.word, "warn")
+    level = LEVELS.get(judged.word, "warn")
     blocker, logs = judged.blocker, judged.logs
     rows: list[LabelledRow] = [
         ("blocker", blocker_text(blocker, judged.now) if blocker else None, "bad"),
@@ -2258,7 +2244,7 @@ def runs_block(
     for title in ("run", "status", "phase", "step", "age" if candidates else "last sign", "app"):
         table.add_column(title)
     for run in runs:
-        known = STATUS_LEVELS.get(run.status or "", "plain")
+        known = LEVELS.get(run.status or "", "plain")
         silent = not candidates and is_silent(run, now)
         moment = run.created_at if candidates else run.last_sign
         age = age_text(now - moment) if moment else "–"
@@ -2686,8 +2672,7 @@ def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
 
 def print_json(value: object) -> None:
     """The only thing on stdout. Text is ASCII, so that every stream and reader can hold it."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False, default=asdict) + "\n")
-    sys.stdout.flush()
+    print(json.dumps(value, indent=2, allow_nan=False, default=asdict), flush=True)
 
 
 def show_list(arguments: Arguments) -> int:
