@@ -22,7 +22,7 @@ def found(
     return tool.Found(
         run=run,
         app=app,
-        rollouts=tool.Rollouts(rollouts),
+        rollouts=rollouts,
         has_result=has_result,
         stale=None,
         failures=(),
@@ -289,7 +289,7 @@ def test_the_first_rule_that_holds_gives_the_word(
     word: str, case: tool.Found, logs: tool.LogJudgement | None
 ) -> None:
     fresh = case
-    if case.run is RUN and case.rollouts.rollouts:  # signs of life, though no step
+    if case.run is RUN and case.rollouts:  # signs of life, though no step
         fresh = replace(case, run=replace(RUN, last_sign=NOW - 20))
     verdict = tool.judge(fresh, NOW, logs)
     assert verdict.word == word

@@ -157,7 +157,7 @@ def test_any_record_is_shown_without_steering_the_screen(
     found = tool.Found(
         run=run,
         app=tool.App(live=live, state="detached", stopped_at=NOW - 60),
-        rollouts=tool.Rollouts(known),
+        rollouts=known,
         has_result=False,
         stale=None,
         failures=(),

@@ -503,18 +503,15 @@ def _parse_step_timings(record: object, step: int, *, begun_after: bool) -> Timi
     start, end = _time(times, "start"), _time(times, "end")
     if total is None and start is not None and end is not None and end >= start:
         total = end - start
-    substeps = [
-        (_time(substep, "start"), name, _duration(substep, "duration_s"))
-        for name, substep in _items(record, "substep_times", str(step))
-    ]
-    closed = all(seconds is not None for _, _, seconds in substeps)
-    if total is None and (times is not None or not begun_after or not substeps or not closed):
-        return None
+    substeps = dict(_items(record, "substep_times", str(step)))
     phases = [
-        (began, shortened(clean(name)), seconds)
-        for began, name, seconds in substeps
-        if seconds is not None
+        (_time(substep, "start"), shortened(clean(name)), seconds)
+        for name, substep in substeps.items()
+        if (seconds := _duration(substep, "duration_s")) is not None
     ]
+    closed = bool(phases) and len(phases) == len(substeps)
+    if total is None and (times is not None or not begun_after or not closed):
+        return None
     return Timings(step, _in_order(phases), _span(phases) if total is None else total)
 
 
@@ -874,28 +871,22 @@ class BadFileError(ReadError):
 
 
 @dataclass(frozen=True)
-class Rollouts:
-    """What is recorded of a run's rollouts, by id; `counted` is false where nothing told."""
-
-    rollouts: tuple[Rollout, ...]
-    counted: bool = True
-    incomplete: str | None = None
-
-
-@dataclass(frozen=True)
 class Found:
     """All that was read of one run.
 
     `has_result` is None where Modal did not tell, `stale` says why a cached row stands in for
-    the record, and `failures` are the calls that went unanswered.
+    the record, and `failures` are the calls that went unanswered. The rollouts are in order;
+    `counted` is false where nothing told of them, `incomplete` says what is lacking.
     """
 
     run: Run
     app: App | None
-    rollouts: Rollouts
+    rollouts: tuple[Rollout, ...]
     has_result: bool | None
     stale: str | None
     failures: tuple[str, ...]
+    counted: bool = True
+    incomplete: str | None = None
 
 
 def require_modal() -> None:
@@ -1059,7 +1050,7 @@ async def read_run(
         beside = _begin_beside(store, run.run_id)
     result, timing_names = beside
     app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
-    rollouts, has_result, steps = await asyncio.gather(
+    (rollouts, counted, incomplete), has_result, steps = await asyncio.gather(
         _read_rollouts(store, run, rollouts_summary),
         store.noted(result),
         _read_steps(store, run, timing_names),
@@ -1074,6 +1065,8 @@ async def read_run(
         has_result=has_result,
         stale=stale,
         failures=tuple(store.failures),
+        counted=counted,
+        incomplete=incomplete,
     )
 
 
@@ -1245,8 +1238,13 @@ async def _read_candidates(store: Store, run_ids: Sequence[str], index: Index) -
     return tuple(await asyncio.gather(*map(candidate, run_ids)))
 
 
-async def _read_rollouts(store: Store, run: Run, summary: Awaitable[bytes]) -> Rollouts:
-    """The run's rollouts; where the summary is known to be short, counted by their files."""
+async def _read_rollouts(
+    store: Store, run: Run, summary: Awaitable[bytes]
+) -> tuple[tuple[Rollout, ...], bool, str | None]:
+    """The run's rollouts, whether anything told of them, and what the summary is known to lack.
+
+    What it lacks is counted by the rollouts' files.
+    """
     try:
         rollouts = parse_rollouts(await summary, run.run_id)
         lack = _lack(rollouts, run)
@@ -1256,17 +1254,14 @@ async def _read_rollouts(store: Store, run: Run, summary: Awaitable[bytes]) -> R
     except ValueError as error:
         rollouts, lack = (), f"the rollouts summary can't be read: {error}"
     if lack is None:
-        return Rollouts(rollouts)
+        return rollouts, True, None
     known = {rollout.rollout_id: rollout for rollout in rollouts}
     if run.latest_rollout:
         known.setdefault(run.latest_rollout.rollout_id, run.latest_rollout)
     names = await store.noted(store.written(ROLLOUTS))
     ids = sorted({*known, *parse_rollout_ids(names or (), run.run_id)})
-    return Rollouts(
-        rollouts=tuple(known.get(rollout_id, Rollout(rollout_id)) for rollout_id in ids),
-        counted=names is not None or bool(rollouts),
-        incomplete=lack,
-    )
+    counted = names is not None or bool(rollouts)
+    return tuple(known.get(rollout_id, Rollout(rollout_id)) for rollout_id in ids), counted, lack
 
 
 def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
@@ -1401,7 +1396,7 @@ class Judgement:
 def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> Judgement:
     """Judge a run from all that was read of it. A time in the future counts as now."""
     run = found.run
-    recorded = [rollout.created_at for rollout in found.rollouts.rollouts]
+    recorded = [rollout.created_at for rollout in found.rollouts]
     sign = _newest((run.last_sign, *recorded))
     idle = None if sign is None else max(0.0, now - sign)
     condition = _condition(found, idle)
@@ -1446,7 +1441,7 @@ def _pace(found: Found) -> Pace | None:
     """From the times of the rollouts; from measured steps where there are fewer than two gaps."""
     timed = [
         (rollout.rollout_id, rollout.created_at)
-        for rollout in found.rollouts.rollouts
+        for rollout in found.rollouts
         if rollout.created_at is not None
     ]
     gaps = [
@@ -1464,7 +1459,7 @@ def _eta(found: Found, pace: Pace | None, now: EpochSeconds) -> Seconds | None:
     if step is None or step.total is None or pace is None or step.current > step.total:
         return None
     completed = step.current - 1
-    times = {rollout.rollout_id: rollout.created_at for rollout in found.rollouts.rollouts}
+    times = {rollout.rollout_id: rollout.created_at for rollout in found.rollouts}
     # A pause before this attempt brings the end no nearer.
     since = _newest((times.get(completed - 1), found.run.attempt_began if completed else None))
     passed = 0.0 if since is None else max(0.0, now - since)
@@ -2101,9 +2096,9 @@ def condition_hint(app: App | None, judged: Judgement) -> list[RenderableType]:
 
 def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     """The Rollouts block: how many, the latest, the course of the reward, the last five."""
-    rollouts = found.rollouts.rollouts
-    recorded = str(len(rollouts)) if found.rollouts.counted else "unknown"
-    lack = found.rollouts.incomplete
+    rollouts = found.rollouts
+    recorded = str(len(rollouts)) if found.counted else "unknown"
+    lack = found.incomplete
     rows: list[LabelledRow] = [
         ("recorded", recorded, "plain"),
         ("latest", latest_text(found.run, rollouts[-1].rollout_id) if rollouts else None, "plain"),
@@ -2268,7 +2263,7 @@ def report(
     found: Found, judged: Judgement, tail: tuple[list[str], str] | None
 ) -> dict[str, object]:
     """The object of --json; `tail` is the log command and its output."""
-    run, app, rollouts = found.run, found.app, found.rollouts.rollouts
+    run, app, rollouts = found.run, found.app, found.rollouts
     timings = run.timings
     return {
         "run": {
@@ -2294,9 +2289,9 @@ def report(
         "eta_seconds": judged.eta,
         "timings": timings and {**asdict(timings), "phases": dict(timings.phases)},
         "rollouts": {
-            "recorded": len(rollouts) if found.rollouts.counted else None,
+            "recorded": len(rollouts) if found.counted else None,
             "latest_rollout_id": rollouts[-1].rollout_id if rollouts else None,
-            "complete": found.rollouts.incomplete is None,
+            "complete": found.incomplete is None,
             "last": [
                 {
                     **picked(rollout, "rollout_id", "samples", "mean_reward", "seconds"),
@@ -2561,9 +2556,9 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     parser.add_argument("query", metavar="RUN", nargs="?", type=read_query)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("-n", "--tail", type=_within(int, 1, TAIL_LIMIT), metavar="N")
-    for flag in (["--no-logs"], ["-f", "--follow"], ["--watch"]):
-        const = flag[-1].removeprefix("--").replace("-", "_")
-        output.add_argument(*flag, dest="output", action="store_const", const=const)
+    output.add_argument("--no-logs", dest="output", action="store_const", const="no_logs")
+    output.add_argument("-f", "--follow", dest="output", action="store_const", const="follow")
+    output.add_argument("--watch", dest="output", action="store_const", const="watch")
     parser.add_argument("--interval", type=_within(float, 2, TIMEOUT_LIMIT), metavar="S")
     parser.add_argument("--limit", type=_within(int, 1, TAIL_LIMIT), metavar="N")
     parser.add_argument("--json", action="store_true")
@@ -2740,8 +2735,8 @@ def refreshed(arguments: Arguments, found: Found, patience: Seconds) -> Found:
         return found
     for failure in fresh.failures:
         arguments.note(failure)
-    if fresh.failures and not fresh.rollouts.counted:
-        return replace(fresh, rollouts=found.rollouts)
+    if not fresh.counted:
+        return replace(fresh, rollouts=found.rollouts, counted=found.counted)
     return fresh
 
 
