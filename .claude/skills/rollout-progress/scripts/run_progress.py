@@ -665,19 +665,13 @@ def _rows_of_run(raw: bytes, run_id: str) -> list[object] | None:
 
 def _decode_at(raw: bytes, start: int) -> tuple[object, int] | None:
     """The JSON value that starts there, and where it ends; None where there is none."""
-    size = ROW_BYTES
-    while True:
-        try:
+    for size in (ROW_BYTES, 64 * ROW_BYTES, len(raw)):
+        # A failure may only mean that the piece ends in the middle of the value.
+        with contextlib.suppress(ValueError, RecursionError):
             text = raw[start : start + size].decode()
             value, end = json.JSONDecoder().raw_decode(text)
-        except RecursionError:
-            return None
-        except ValueError:  # perhaps only because the piece ends in the middle of it
-            if start + size >= len(raw):
-                return None
-            size *= 8
-        else:
             return value, start + len(text[:end].encode())
+    return None
 
 
 def _parse_rollout(item: object) -> Rollout | None:
@@ -953,11 +947,10 @@ class Store:
         except modal.exception.NotFoundError as fault:
             hint = "check -e/--env and the workspace (`modal profile current`)"
             raise ProgressError(f"{_words(fault)}; {hint}") from fault
-        except TimeoutError:
-            words = f"Modal did not answer within {self.patience:g} s"
-            raise ProgressError(f"{words}; check the network, then try again") from None
         except (modal.exception.ConnectionError, OSError) as fault:
             words = f"Modal can't be reached: {_words(fault)}"
+            if isinstance(fault, TimeoutError):
+                words = f"Modal did not answer within {self.patience:g} s"
             raise ProgressError(f"{words}; check the network, then try again") from fault
         except _faults() as fault:
             raise ProgressError(f"Modal refused to open {VOLUME}: {_words(fault)}") from fault
@@ -1342,8 +1335,6 @@ async def _read_app_list(app_id: str, env: str | None) -> App:
 STUCK_AFTER = 600.0
 Level: TypeAlias = Literal["plain", "good", "warn", "bad", "dim", "bold", "heading"]
 Condition: TypeAlias = Literal["stuck", "died", "finished", "over"]
-
-
 # Newest gaps and steps of which the pace is the median: as many as outvote a restart's pause.
 PACED = 10
 # Times its usual, or its longest, from which a wait is no longer usual.
@@ -1990,11 +1981,19 @@ def indented(block: RenderableType) -> RenderableType:
     return Padding(block, (0, 0, 0, 2), expand=False)
 
 
-def grid() -> Table:
+def grid(*titles: str) -> Table:
     """A table without lines."""
     from rich.table import Table
 
-    return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    spaced = (0, 2, 0, 0)
+    return Table(
+        *titles,
+        box=None,
+        padding=spaced,
+        pad_edge=False,
+        show_header=bool(titles),
+        header_style="dim",
+    )
 
 
 def field(
@@ -2002,7 +2001,6 @@ def field(
 ) -> RenderableType:
     """One labelled line, its further lines under the value."""
     line = grid()
-    line.show_header = False
     line.add_column(width=LABEL_WIDTH, no_wrap=True)
     line.add_column(overflow="fold")
     shown = styled(value, level) if isinstance(value, str) else value
@@ -2025,7 +2023,6 @@ def step_bar(step: Step, eta: Seconds | None) -> RenderableType:
     total = step.total or 1
     done = min(max(step.current - 1, 0), total)
     line = grid()
-    line.show_header = False
     line.add_column(overflow="fold")
     bar = ProgressBar(total=total, completed=done, width=24)
     left = f", ~{duration_text(eta)} left" if eta else ""
@@ -2107,6 +2104,7 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     ]
     last = rollouts[-LAST_ROLLOUTS:]
     table = grid()
+    table.show_header = True
     for title, room in (("rollout_id", 10), ("samples", 7), ("mean reward", 11), ("time", 8)):
         table.add_column(title, justify="right", min_width=room)
     if any(rollout.trouble for rollout in last):
@@ -2235,9 +2233,8 @@ def runs_block(
     runs: Sequence[Run], more: int, now: EpochSeconds, *, candidates: bool = False
 ) -> list[RenderableType]:
     """A line each: the newest runs, the silent ones marked, or the candidates with their age."""
-    table = grid()
-    for title in ("run", "status", "phase", "step", "age" if candidates else "last sign", "app"):
-        table.add_column(title)
+    age_title = "age" if candidates else "last sign"
+    table = grid("run", "status", "phase", "step", age_title, "app")
     for run in runs:
         known = LEVELS.get(run.status or "", "plain")
         silent = not candidates and is_silent(run, now)
