@@ -186,20 +186,25 @@ def test_the_list_shows_runs_as_their_records_stand(shown: Shown) -> None:
 # ---- Watching --------------------------------------------------------------------------------
 
 
-def change(server: LocalModal, **fields: Any) -> None:
-    record = json.loads(server.files[RECORD])
-    server.files[RECORD] = json.dumps({**record, **fields}).encode()
+def change(server: LocalModal, run_id: str, **fields: Any) -> None:
+    path = f"training-runs/{run_id}.json"
+    record = json.loads(server.files[path])
+    server.files[path] = json.dumps({**record, **fields}).encode()
 
 
-@pytest.mark.parametrize(("ending", "status"), [("completed", 0), ("failed", 5)])
 def test_watch_says_each_change_through_a_pipe_and_ends_with_the_run(
-    server: LocalModal, start: Follow, ending: str, status: int
+    server: LocalModal, start: Follow
 ) -> None:
-    watching = start(FROG, "--watch", "--interval", "2")
-    assert re.match(r"\d{4}-\d\d-\d\dT[\d:]+Z running stuck: step 12/50", watching.line_with("Z "))
-    change(server, status=ending, ended_at=time.time())
-    assert f"Z {ending} {ending}: step 12/50" in watching.line_with("Z ")
-    assert watching.end() == (status, "")
+    ends = {FROG: ("completed", 0), OTTER: ("failed", 5)}
+    watching = {run_id: start(run_id, "--watch", "--interval", "2") for run_id in ends}
+    first = watching[FROG].line_with("Z ")
+    assert re.match(r"\d{4}-\d\d-\d\dT[\d:]+Z running stuck: step 12/50", first)
+    assert "Z running running: step 30/100" in watching[OTTER].line_with("Z ")
+    for run_id, (ending, _) in ends.items():
+        change(server, run_id, status=ending, ended_at=time.time())
+    for run_id, (ending, status) in ends.items():
+        assert f"Z {ending} {ending}: step " in watching[run_id].line_with("Z ")
+        assert watching[run_id].end() == (status, "")
 
 
 def test_watch_survives_a_call_that_fails_and_says_so(server: LocalModal, start: Follow) -> None:
@@ -230,7 +235,7 @@ def test_watch_reads_the_rollouts_again_only_when_the_step_moved(
 
     assert summaries() == 1
     progress = {"phase": "generate_rollouts", "current": 13, "total": 50}
-    change(server, metadata={"framework_progress": progress})
+    change(server, FROG, metadata={"framework_progress": progress})
     watching.line_with("step 13/50")
     assert summaries() == 2
 
@@ -288,7 +293,7 @@ def test_watch_ends_when_nobody_reads_it_any_longer(server: LocalModal, start: F
 
 def test_watch_on_a_terminal_is_refreshed_in_place(server: LocalModal) -> None:
     def meanwhile() -> None:
-        change(server, status="completed", ended_at=time.time())
+        change(server, FROG, status="completed", ended_at=time.time())
 
     words = (FROG, "--watch", "--interval", "2")
     status, written = written_to_a_terminal(server, words, meanwhile)

@@ -3,11 +3,13 @@
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from conftest import Follow, Tool
+from conftest import Follow, Shown, recent_gym, tool_for
 from local_modal import LocalModal
 
 FROG = "elastic-frog-a1b2c3d4e5f6"
@@ -30,31 +32,47 @@ def old_python(request: pytest.FixtureRequest) -> str:
     return str(python)
 
 
-def test_an_old_modal_shows_blocks_liveness_and_logs(
-    server: LocalModal, tool: Tool, old_python: str
-) -> None:
-    shown = tool("elastic-frog", "--tail", "3", python=old_python)
+@pytest.fixture(scope="module")
+def shown_by_old(old_python: str) -> dict[str, Shown]:
+    """What the old modal shows of two runs, and of a third where it can't list its apps."""
+
+    def show(words: tuple[str, ...], message: str = "") -> Shown:
+        with LocalModal() as server:
+            recent_gym().install(server)
+            if message:
+                server.fault("AppList", status="PERMISSION_DENIED", message=message)
+            shown = tool_for(server)(*words, python=old_python)
+            return replace(shown, calls=server.calls)
+
+    with ThreadPoolExecutor(2) as pool:
+        live, over, denied = (
+            pool.submit(show, ("elastic-frog", "--tail", "3")),
+            pool.submit(show, ("hollow-crane", "--no-logs")),
+            pool.submit(show, (FROG, "--no-logs"), "the list is not yours"),
+        )
+        return {"live": live.result(), "over": over.result(), "denied": denied.result()}
+
+
+def test_an_old_modal_shows_blocks_liveness_and_logs(shown_by_old: dict[str, Shown]) -> None:
+    shown = shown_by_old["live"]
     assert (shown.status, shown.err) == (0, "")
     assert shown.line("step") == "12/50"
     assert shown.line("app") == f"{FROG_APP} · live (detached)"
     assert shown.line("recorded") == "11"
     assert "⚠ POSSIBLY STUCK" in shown.out
     assert shown.out.partition("\n\nVerdict\n")[0].count("401 Unauthorized") == 3
-    assert "AppList" in {call.method for call in server.calls}
+    assert "AppList" in {call.method for call in shown.calls}
 
 
-def test_an_old_modal_tells_a_stopped_app_from_a_live_one(tool: Tool, old_python: str) -> None:
-    shown = tool("hollow-crane", "--no-logs", python=old_python)
+def test_an_old_modal_tells_a_stopped_app_from_a_live_one(shown_by_old: dict[str, Shown]) -> None:
+    shown = shown_by_old["over"]
     assert (shown.status, shown.err) == (0, "")
     assert shown.line("app").endswith("· not live (stopped 14m ago)")
     assert "✗ APP DIED" in shown.out
 
 
-def test_an_old_modals_boxed_error_is_told_on_one_line(
-    server: LocalModal, tool: Tool, old_python: str
-) -> None:
-    server.fault("AppList", status="PERMISSION_DENIED", message="the list is not yours")
-    shown = tool(FROG, "--no-logs", python=old_python)
+def test_an_old_modals_boxed_error_is_told_on_one_line(shown_by_old: dict[str, Shown]) -> None:
+    shown = shown_by_old["denied"]
     assert shown.status == 1
     assert shown.line("app") == f"{FROG_APP} · unknown (the list is not yours)"
 
