@@ -547,19 +547,18 @@ def newest_timing_files(names: Iterable[str], steps: int) -> tuple[TimingFile, .
     The driver's alone where it wrote one: its phases add up to the step, another role's run
     beside them.
     """
-    files = [
+    found = (
         TimingFile(int(match["rollout_id"]), match["role"], name)
         for name in names
         if (match := TIMING_FILE.fullmatch(name))
-    ]
-    newest = sorted({file.rollout_id for file in files}, reverse=True)[:steps]
+    )
+    files = sorted(found, key=lambda file: (-file.rollout_id, file.role))
+    newest = list(dict.fromkeys(file.rollout_id for file in files))[:steps]
     drivers = {file.rollout_id for file in files if file.role == "driver"}
-    kept = (file for file in files if file.role == "driver" or file.rollout_id not in drivers)
     return tuple(
-        sorted(
-            (file for file in kept if file.rollout_id in newest),
-            key=lambda file: (-file.rollout_id, file.role),
-        )
+        file
+        for file in files
+        if file.rollout_id in newest and (file.role == "driver" or file.rollout_id not in drivers)
     )
 
 
