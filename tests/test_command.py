@@ -347,14 +347,13 @@ def test_ctrl_c_while_following_ends_the_child_too(server: LocalModal, start: Fo
 
 
 @needs_proc
-@pytest.mark.parametrize("deadly", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_no_way_out_leaves_a_child_behind(
-    server: LocalModal, start: Follow, deadly: signal.Signals
-) -> None:
-    following = start(FROG, "--follow")
-    server.wait_for("AppGetLogs")
-    following.process.send_signal(deadly)
-    assert following.end()[0] == (-deadly if deadly == signal.SIGKILL else 128 + deadly)
+def test_no_way_out_leaves_a_child_behind(server: LocalModal, start: Follow) -> None:
+    ways = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -signal.SIGKILL}
+    following = {deadly: start(FROG, "--follow") for deadly in ways}
+    server.wait_for("AppGetLogs", count=len(ways))
+    for deadly, status in ways.items():
+        following[deadly].process.send_signal(deadly)
+        assert following[deadly].end()[0] == status
     assert_none_left(f"logs {FROG_APP}")
 
 

@@ -288,7 +288,7 @@ def here() -> Iterator[Here]:
         yield Here(server)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=20)
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=15)
 @given(
     st.one_of(RECORDS, VALUES),
     SUMMARIES,
