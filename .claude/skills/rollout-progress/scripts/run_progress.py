@@ -1033,10 +1033,12 @@ async def read_run(
     """
     store = Store(env, patience)
     await store.open()
-    rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY))
     run_id = full_run_id(query)
+    # Begun first, since the app and its logs wait for it alone.
+    finding = asyncio.create_task(_find(store, query, run_id, note))
     beside = _begin_beside(store, run_id) if run_id else None
-    run, stale = await _find(store, query, run_id, note)
+    rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY))
+    run, stale = await finding
     when_known(run)
     if beside is None or run.run_id != run_id:
         beside = _begin_beside(store, run.run_id)
@@ -1546,14 +1548,14 @@ FAILURES = tuple(
             _http("40[13]"),
             r"\bUnauthorized\b|(?i:access gated repo|GatedRepoError|gated repo for)",
             r"(?i:invalid (?:\w+ )?token\b(?! id| type)|(?:invalid|incorrect) api key)",
-            r"(?i:api key must|proxy authorization)|\w*AuthenticationError",
+            r"(?i:api key must|proxy authorization)|AuthenticationError",
         ),
         ("rate_limited", 1): (
-            r"\b429 (?:Client Error|Too Many)|Too Many Requests|\w*RateLimitError",
+            r"\b429 (?:Client Error|Too Many)|Too Many Requests|RateLimitError",
             _http("429"),
         ),
         ("actor_died", 3): (
-            r"\w*(?:ActorDied|ActorUnavailable|WorkerCrashed)Error",
+            "(?:ActorDied|ActorUnavailable|WorkerCrashed)Error",
             "[Aa]ctor (?:is dead|died)|A worker died or was killed",
         ),
         # They only pass on what another process died of.
@@ -1651,8 +1653,9 @@ def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: s
     repeated = REPEATED.search(message)
     times = 1 + int(repeated[1]) if repeated else 1
     message = REPEATED.sub("", message)
+    said = DATA.split(message, maxsplit=1)[0]
     for failure in FAILURES:
-        match = failure.pattern.search(DATA.split(message, maxsplit=1)[0])
+        match = failure.pattern.search(said)
         if match:
             in_traceback.add(writer)  # what is set in below it belongs to it
             quoted = match[0].startswith('"')
