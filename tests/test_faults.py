@@ -45,7 +45,7 @@ def fault(method: str, **how: Any) -> Arrange:
 @shows(FROG, NO_LOGS, MODAL_TOKEN_ID="{token}")
 def test_a_missing_or_wrong_token_is_told_with_the_next_step(shown: Shown, token: str) -> None:
     assert (shown.status, shown.out) == (1, "")
-    assert re.fullmatch(r"error: Modal does not accept the token: .*\n", shown.err)
+    assert re.fullmatch(r"error: Modal gives no access: .*\n", shown.err)
     assert "run `modal token new`" in shown.err
 
 

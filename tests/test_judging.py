@@ -304,6 +304,7 @@ def words_of(case: tool.Found, logs: tool.LogJudgement | None = None) -> str:
     [
         (found(SILENT), "step 12/50, generate_rollouts for 22m (usually 3m 50s); the app is live"),
         (found(WITHOUT_APP, app=None), "no app yet, 6m after it was created"),
+        (found(replace(AT_12, last_sign=None)), "step 12/50, phase unknown; no sign of life known"),
         (
             found(replace(WITHOUT_APP, created_at=NOW - 6000), app=None),
             "no app yet, 1h 40m after it was created; probably orphaned: start it again",

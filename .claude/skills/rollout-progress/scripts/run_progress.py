@@ -808,6 +808,8 @@ RUNS, RUNS_SUMMARY = "training-runs", "training-runs-summary/summary.json"
 ROLLOUTS, ROLLOUTS_SUMMARY = "training-rollouts", "training-rollouts-summary/summary.json"
 SUBSTEP_TIMING, RESULTS = "substep-timing", "train-results"
 OLDEST_MODAL = (1, 4, 0)
+# Packages whose exceptions are failed calls: modal, and what it depends on for them.
+SDK = {"modal", "grpclib", "aiohttp"}
 # Seconds for which the app's state may hold the blocks back once all else is there.
 APP_PATIENCE = 5.0
 # Records read at once while looking for an app id or a W&B id.
@@ -898,21 +900,13 @@ def require_modal() -> None:
         raise ProgressError(f"found modal {clean(modal.__version__)}; {advice}")
 
 
-def _faults() -> tuple[type[Exception], ...]:
-    """Every kind of exception with which the SDK, its gRPC or its HTTP client reports a failure."""
-    import aiohttp
-    import grpclib.exceptions
-    import modal.exception
+def _is_fault(error: Exception) -> bool:
+    """Whether the SDK, or the gRPC or HTTP client that comes with it, reports a failure so.
 
-    return (
-        modal.exception.Error,
-        aiohttp.ClientError,
-        grpclib.exceptions.GRPCError,
-        grpclib.exceptions.ProtocolError,
-        grpclib.exceptions.StreamTerminatedError,
-        OSError,
-        ValueError,  # what can't be sent, such as a token with a line break in it
-    )
+    A ValueError is what can't be sent, such as a token with a line break in it.
+    """
+    names = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, OSError | ValueError) or not names.isdisjoint(SDK)
 
 
 def _words(fault: BaseException) -> str:
@@ -940,7 +934,7 @@ class Store:
             async with asyncio.timeout_at(self.deadline):
                 await self.volume.hydrate.aio()
         except modal.exception.AuthError as fault:
-            words = f"Modal does not accept the token: {_words(fault)}"
+            words = f"Modal gives no access: {_words(fault)}"
             hint = "" if "modal token new" in words else "; run `modal token new`"
             raise ProgressError(f"{words}{hint}") from fault
         except modal.exception.NotFoundError as fault:
@@ -951,7 +945,9 @@ class Store:
             if isinstance(fault, TimeoutError):
                 words = f"Modal did not answer within {self.patience:g} s"
             raise ProgressError(f"{words}; check the network, then try again") from fault
-        except _faults() as fault:
+        except Exception as fault:
+            if not _is_fault(fault):
+                raise
             raise ProgressError(f"Modal refused to open {VOLUME}: {_words(fault)}") from fault
 
     async def fetch(self, path: str) -> bytes:
@@ -1014,7 +1010,9 @@ class Store:
             raise BadFileError(what, "it does not exist") from None
         except TimeoutError:
             raise ReadError(what, f"no answer within {self.patience:g} s") from None
-        except _faults() as fault:
+        except Exception as fault:
+            if not _is_fault(fault):
+                raise
             raise ReadError(what, _words(fault)) from fault
 
 
@@ -1297,7 +1295,9 @@ async def _read_app(app_id: str, env: str | None) -> App:
         lifecycle = (await app.info.aio()).lifecycle
     except modal.exception.InvalidError:
         return await _read_app_list(app_id, env)  # modal before 1.6.4 takes no id there
-    except _faults() as fault:
+    except Exception as fault:
+        if not _is_fault(fault):
+            raise
         return App(live=None, unknown=_words(fault))
     stopped = lifecycle.stopped_at
     return App(
@@ -2180,7 +2180,8 @@ def verdict_text(found: Found, judged: Judgement) -> str:
         doing = f"{doing} for {age_text(phase.lasted)}{usually}"
     where = f"step {step_text(run.step)}, {doing}"
     ended = f"; ended {age_text(now - run.ended_at)} ago" if run.ended_at else ""
-    idle = "unknown" if judged.idle is None else age_text(judged.idle)
+    idle = "as long as is known" if judged.idle is None else age_text(judged.idle)
+    touched = "no sign of life known" if judged.idle is None else f"touched {idle} ago"
     why = run.reason or (run.error[-1] if run.error else "")
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
     words = {True: "live", False: "not live", None: "state unknown"}
@@ -2192,7 +2193,7 @@ def verdict_text(found: Found, judged: Judgement) -> str:
         "unknown": f"{where}; no sign of life for {idle}, app {state}",
         "stuck": f"{where}; the app is {state}",
         "slow": f"{where}; no sign of life for {idle}",
-        "running": f"{where}; touched {idle} ago{left}",
+        "running": f"{where}; {touched}{left}",
     }
     if word == "completed" and run.status == "running":
         return f"step {step_text(run.step)}; a train result is recorded"
