@@ -264,6 +264,8 @@ def written_to_a_terminal(
             chunk = os.read(ours, 65536)
         except OSError:  # Linux says so when the other end is closed
             break
+        if not chunk:
+            break
         written += chunk
         if not done and re.search("step 12/50 · |Verdict".encode(), written):
             done = True

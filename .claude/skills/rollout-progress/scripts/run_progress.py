@@ -2719,11 +2719,15 @@ def watch_blocks(found: Found, judged: Judgement, out: Console) -> RenderableTyp
 
 
 def wait_while_read(interval: Seconds) -> None:
-    """Wait. Raises BrokenPipeError as soon as nobody reads stdout any longer."""
-    waiting = select.poll()
-    waiting.register(sys.stdout, 0)
-    if waiting.poll(1000 * interval):
-        raise BrokenPipeError
+    """Wait. Raises BrokenPipeError as soon as nobody reads the pipe on stdout any longer."""
+    until = time.monotonic() + interval
+    if not sys.stdout.isatty():
+        pipe = select.poll()
+        pipe.register(sys.stdout, 0)
+        gone = select.POLLERR | select.POLLHUP
+        if any(event & gone for _, event in pipe.poll(1000 * interval)):
+            raise BrokenPipeError
+    time.sleep(max(0.0, until - time.monotonic()))
 
 
 def refreshed(arguments: Arguments, found: Found, patience: Seconds) -> Found:
