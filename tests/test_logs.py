@@ -1,6 +1,7 @@
 """Judging the log tail: the blocker, the last activity, and what is neither."""
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -204,3 +205,11 @@ def test_where_there_is_nothing_but_noise_it_is_said_since_when() -> None:
 
 def test_an_empty_tail_tells_nothing() -> None:
     assert tool.judge_logs("") == tool.LogJudgement(None, None, None, None, None)
+
+
+@pytest.mark.parametrize("line", ["1" * 100_000, "a.b:1 " * 20_000, "[(" * 50_000, "a:1 " * 25_000])
+def test_a_line_of_any_length_is_judged_in_no_time(line: str) -> None:
+    begun = time.perf_counter()
+    tool.judge_logs(tail(*[line] * 20))
+    # Generous: a pattern gone quadratic takes minutes.
+    assert time.perf_counter() - begun < 3

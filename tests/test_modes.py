@@ -222,6 +222,22 @@ def test_watch_survives_a_call_that_fails_and_says_so(server: LocalModal, start:
     assert len(server.calls) > before
 
 
+def test_watch_says_once_what_failed_once_and_reads_it_again(
+    server: LocalModal, start: Follow
+) -> None:
+    path = "training-rollouts-summary/summary.json"
+    server.fault("VolumeGetFile2", subject=path, status="PERMISSION_DENIED", times=1)
+    watching = start(FROG, "--watch", "--interval", "2")
+    watching.line_with("running stuck")
+    server.wait_for("VolumeGetFile2", subject=path, count=2)
+    server.wait_for("VolumeGetFile2", subject=RECORD, count=4)
+    server.finish(FROG_APP)
+    watching.line_with("running died")
+    status, err = watching.end()
+    assert status == 5
+    assert err.count(f"could not read {path}") == 1
+
+
 def test_watch_reads_the_rollouts_again_only_when_the_step_moved(
     server: LocalModal, start: Follow
 ) -> None:

@@ -117,7 +117,7 @@ ROW_BYTES = 1_024
 ENDED_STATUSES = frozenset({"completed", "failed", "stopped", "cancelled"})
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 APP_ID = re.compile(r"ap-[A-Za-z0-9]{1,64}")
-NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*")
 HTTPS_URL = re.compile(r"https://[^\s\"'<>\\`]+")
 ROLLOUT_FILE = re.compile(r"(?P<run_id>.+)__(?P<rollout_id>\d{1,15})\.json")
 TIMING_FILE = re.compile(r"(?P<rollout_id>\d{1,15})__(?P<role>\w{1,40})\.json")
@@ -1049,7 +1049,7 @@ async def read_run(
     )
     app = await _await_app(app_state) if app_state else None
     if app and app.unknown:
-        store.failures.append(f"could not read the app's state: {app.unknown}")
+        store.failures.append(app_failure(app.unknown))
     return Found(
         run=replace(run, steps=steps),
         app=app,
@@ -1069,10 +1069,18 @@ async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
     run = await _read_record(store, found.run.run_id)
     app = await _await_app(asyncio.create_task(_read_app(run.app_id, env))) if run.app_id else None
     before = found.app.live if found.app else None
-    if (run.step, run.status, app and app.live) != (found.run.step, found.run.status, before):
+    moved = (run.step, run.status, app and app.live) != (found.run.step, found.run.status, before)
+    if moved or found.failures:
         whole = run.run_id.casefold()
         return await read_run(whole, env, patience, when_known=_ignored, note=_ignored)
-    return replace(found, run=replace(run, steps=run.steps or found.run.steps), app=app)
+    failures = (app_failure(app.unknown),) if app and app.unknown else ()
+    run = replace(run, steps=run.steps or found.run.steps)
+    return replace(found, run=run, app=app, failures=failures)
+
+
+def app_failure(why: str) -> str:
+    """How an app's state that Modal does not tell is told as a failed call."""
+    return f"could not read the app's state: {why}"
 
 
 def _ignored(_: object) -> None:
@@ -1486,10 +1494,10 @@ LOGGER = re.compile(
     r"|\s*\|\s+)*"
 )
 NOISE = re.compile(
-    r"\s*$|.*(?:\d+%\||\b(?:it/s|s/it)\b)|(?i:.*\bhealth.?check\b.*\b(?:ok|passed)\b)"
+    r"\s*$|.*(?:\d{1,3}%\||\b(?:it/s|s/it)\b)|(?i:.*\bhealth.?check\b.*\b(?:ok|passed)\b)"
     r"|.*\"(?:GET|HEAD) /(?:v\d/)?(?:health|ping|livez|ready|metrics|get_(?:server|model)_info)"
 )
-BAR = re.compile(r".*(?:\d+%\||\b(?:it/s|s/it)\b)")
+BAR = re.compile(r".*(?:\d{1,3}%\||\b(?:it/s|s/it)\b)")
 PROGRESS = re.compile(
     r"\[?(?:Training )?(?:rollout|step|perf|eval|iteration)[ :]+\d+(?:/ *\d+)?"
     r" *(?:[:|\]]|- )"
@@ -1804,14 +1812,16 @@ _ASSIGNED = re.compile(
     r"|(?:hf|hub|hugging_?face|wandb|git(?:hub|lab)|gh|openai|anthropic|slack|pypi)_token))"
     rf"\\?[\"']?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR})"
     r"(?:(?P<quote>\\?[\"'])(?P<quoted>[^\s\"'\\\x1b]{16,}+)(?=(?P=quote))"
-    r"|(?P<bare>[^\s\"'\\\x1b,;&)}\]]{16,}+)(?![\"']))"
+    r"|(?P<bare>[^\s\"'\\\x1b,;&)}\]]{16,}+))"
 )
 # Words without which a line holds no credential: looking for them is much faster than for those.
 _TRACES = (
     "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "github_pat_", "bearer",
     "key", "secret", "password", "_token",
 )  # fmt: skip
-_CODE_OR_PATH = re.compile(r"[(\[]|os\.environ|^\$|^(?:~|\.{1,2})?/|^\w+://|/.*\.[A-Za-z]\w{0,4}$")
+_CODE_OR_PATH = re.compile(
+    r"[(\[]|os\.environ|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
+)
 SECRET_SHOWN = 4
 
 
@@ -2133,8 +2143,8 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
     edges = [len(rewards) * bucket // buckets for bucket in range(buckets + 1)]
     means = [statistics.fmean(rewards[a:b]) for a, b in itertools.pairwise(edges)]
     low, high = min(means), max(means)
-    scale = (len(SPARK) - 1) / (high - low) if high > low else 0.0
-    line = "".join(SPARK[round((mean - low) * scale)] for mean in means)
+    shares = [(mean - low) / (high - low) if high > low else 0.0 for mean in means]
+    line = "".join(SPARK[round(share * (len(SPARK) - 1))] for share in shares)
     best = max(known, key=lambda rollout: rollout.mean_reward or 0.0)
     first, last, most = (_or_dash(n, "{:.4f}") for n in (rewards[0], rewards[-1], max(rewards)))
     return f"{line}  {first} → {last}, best {most} (rollout_id {best.rollout_id})"
@@ -2689,6 +2699,8 @@ def watch(arguments: Arguments, found: Found) -> int:
     out = open_console()
     live = Live(console=out, auto_refresh=False) if sys.stdout.isatty() else None
     said: tuple[object, ...] = ()
+    for failure in found.failures:
+        arguments.note(failure)
     with live or contextlib.nullcontext():
         while True:
             judged = judge(found, time.time())
