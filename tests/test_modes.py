@@ -7,12 +7,23 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from conftest import PATIENCE, ROOT, SCRIPT, Follow, Shown, clean_environment, shows
+from conftest import (
+    PATIENCE,
+    ROOT,
+    SCRIPT,
+    Follow,
+    Following,
+    Shown,
+    clean_environment,
+    recent_gym,
+    shows,
+)
 from gym import Gym
 from local_modal import LocalModal
 
@@ -192,7 +203,7 @@ def change(server: LocalModal, run_id: str, **fields: Any) -> None:
     server.files[path] = json.dumps({**record, **fields}).encode()
 
 
-def test_watch_says_each_change_through_a_pipe_and_ends_with_the_run(
+def says_each_change_through_a_pipe_and_ends_with_the_run(
     server: LocalModal, start: Follow
 ) -> None:
     ends = {FROG: ("completed", 0), OTTER: ("failed", 5)}
@@ -207,7 +218,7 @@ def test_watch_says_each_change_through_a_pipe_and_ends_with_the_run(
         assert watching[run_id].end() == (status, "")
 
 
-def test_watch_survives_a_call_that_fails_and_says_so(server: LocalModal, start: Follow) -> None:
+def survives_a_call_that_fails_and_says_so(server: LocalModal, start: Follow) -> None:
     watching = start(FROG, "--watch", "--interval", "2")
     watching.line_with("running stuck")
     before = len(server.calls)
@@ -222,9 +233,7 @@ def test_watch_survives_a_call_that_fails_and_says_so(server: LocalModal, start:
     assert len(server.calls) > before
 
 
-def test_watch_says_once_what_failed_once_and_reads_it_again(
-    server: LocalModal, start: Follow
-) -> None:
+def says_once_what_failed_once_and_reads_it_again(server: LocalModal, start: Follow) -> None:
     path = "training-rollouts-summary/summary.json"
     server.fault("VolumeGetFile2", subject=path, status="PERMISSION_DENIED", times=1)
     watching = start(FROG, "--watch", "--interval", "2")
@@ -238,9 +247,7 @@ def test_watch_says_once_what_failed_once_and_reads_it_again(
     assert err.count(f"could not read {path}") == 1
 
 
-def test_watch_reads_the_rollouts_again_only_when_the_step_moved(
-    server: LocalModal, start: Follow
-) -> None:
+def reads_the_rollouts_again_only_when_the_step_moved(server: LocalModal, start: Follow) -> None:
     watching = start(FROG, "--watch", "--interval", "2")
     watching.line_with("running stuck")
     server.wait_for("VolumeGetFile2", subject=RECORD, count=2)
@@ -254,6 +261,51 @@ def test_watch_reads_the_rollouts_again_only_when_the_step_moved(
     change(server, FROG, metadata={"framework_progress": progress})
     watching.line_with("step 13/50")
     assert summaries() == 2
+
+
+def ends_when_nobody_reads_it_any_longer(server: LocalModal, start: Follow) -> None:
+    watching = start(FROG, "--watch", "--interval", "60")
+    watching.line_with("running stuck")
+    watching.out.close()
+    assert watching.process.wait(20) == 0
+
+
+# Watching is mostly waiting: these wait together.
+WATCHING = (
+    says_each_change_through_a_pipe_and_ends_with_the_run,
+    survives_a_call_that_fails_and_says_so,
+    says_once_what_failed_once_and_reads_it_again,
+    reads_the_rollouts_again_only_when_the_step_moved,
+    ends_when_nobody_reads_it_any_longer,
+)
+
+
+def run_scenario(scenario: Callable[[LocalModal, Follow], None]) -> None:
+    started: list[Following] = []
+    with LocalModal() as server:
+        recent_gym().install(server)
+
+        def start(*words: str) -> Following:
+            started.append(Following(server, *words))
+            return started[-1]
+
+        try:
+            scenario(server, start)
+        finally:
+            for following in started:
+                following.process.kill()
+                following.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[dict[str, Future[None]]]:
+    with ThreadPoolExecutor(len(WATCHING)) as pool:
+        yield {each.__name__: pool.submit(run_scenario, each) for each in WATCHING}
+
+
+@pytest.mark.parametrize("behaviour", [each.__name__ for each in WATCHING])
+def test_watch(behaviour: str, watched: dict[str, Future[None]]) -> None:
+    watched[behaviour].result(PATIENCE)
 
 
 # ---- On a terminal ---------------------------------------------------------------------------
@@ -300,13 +352,6 @@ def test_follow_on_a_terminal_keeps_one_line_under_the_logs(server: LocalModal) 
     assert "step 12/50 · generate_rollouts for 22m" in written
     assert re.search(r"\r\x1b\[2K[^\n]*rollout 11: fresh\r\n", written)
     assert re.search(r"\r\x1b\[2K\r\n?.*Verdict", written, re.DOTALL)
-
-
-def test_watch_ends_when_nobody_reads_it_any_longer(server: LocalModal, start: Follow) -> None:
-    watching = start(FROG, "--watch", "--interval", "60")
-    watching.line_with("running stuck")
-    watching.out.close()
-    assert watching.process.wait(20) == 0
 
 
 def test_watch_on_a_terminal_is_refreshed_in_place(server: LocalModal) -> None:
