@@ -6,12 +6,22 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from conftest import PATIENCE, ROOT, SCRIPT, Follow, Shown, Tool, clean_environment, shows
+from conftest import (
+    PATIENCE,
+    ROOT,
+    SCRIPT,
+    Follow,
+    Shown,
+    Tool,
+    assert_none_left,
+    clean_environment,
+    needs_proc,
+    shows,
+)
 from gym import Gym
 from local_modal import LocalApp, LocalModal
 
@@ -308,32 +318,6 @@ def test_follow_of_an_app_that_is_over_says_so_and_tails(shown: Shown) -> None:
 
 
 # ---- Ways out --------------------------------------------------------------------------------
-
-
-def processes_naming(word: str) -> list[str]:
-    """The command lines of running processes that name this word."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it ended meanwhile
-            continue
-        if word in line:
-            found.append(line)
-    return found
-
-
-def assert_none_left(word: str) -> None:
-    """No process names this word, or it is gone within the time a kernel needs."""
-    waiting = threading.Event()
-    for _ in range(100):
-        if not processes_naming(word):
-            return
-        waiting.wait(0.05)
-    pytest.fail(f"left behind: {processes_naming(word)}")
-
-
-needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc here")
 
 
 @needs_proc

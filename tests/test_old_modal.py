@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Follow, Shown, recent_gym, tool_for
+from conftest import Follow, Shown, assert_none_left, needs_proc, recent_gym, tool_for
 from local_modal import LocalModal
 
 FROG = "elastic-frog-a1b2c3d4e5f6"
@@ -84,3 +85,17 @@ def test_an_old_modal_follows(server: LocalModal, start: Follow, old_python: str
     following.line_with("rollout 11: fresh")
     server.finish(FROG_APP)
     assert following.end() == (0, "")
+
+
+@needs_proc
+@pytest.mark.parametrize("deadly", [signal.SIGINT, signal.SIGKILL])
+def test_a_list_of_apps_that_hangs_does_not_outlive_the_tool(
+    server: LocalModal, start: Follow, old_python: str, deadly: signal.Signals
+) -> None:
+    server.fault("AppList", hang=True)
+    following = start(FROG, "--no-logs", python=old_python)
+    server.wait_for("AppList")
+    following.process.send_signal(deadly)
+    status, err = following.end()
+    assert (status, err) == (130 if deadly == signal.SIGINT else -deadly, "")
+    assert_none_left("modal app list")

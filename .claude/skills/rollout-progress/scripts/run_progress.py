@@ -1318,16 +1318,22 @@ async def _read_app(app_id: str, env: str | None) -> App:
 
 async def _read_app_list(app_id: str, env: str | None) -> App:
     """The app's state from this interpreter's own `modal app list`."""
-    # -P keeps a `modal` folder in the working directory from being taken for the package.
     words = ["app", "list", "--json", *(["-e", env] if env else [])]
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "modal", *words),
+        *child_command("app", "list"),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
         env=child_environment(),
     )
-    out, err = await child.communicate()
+    stdin, stdout, stderr = (
+        cast("asyncio.StreamWriter", child.stdin),
+        cast("asyncio.StreamReader", child.stdout),
+        cast("asyncio.StreamReader", child.stderr),
+    )
+    stdin.write(json.dumps(words).encode() + b"\n")  # and left open: the child lives as long
+    out, err = await asyncio.gather(stdout.read(), stderr.read())
+    await child.wait()
     if child.returncode:
         return App(live=None, unknown=error_line(err))
     try:
@@ -2412,6 +2418,14 @@ runpy.run_module("modal", run_name="__main__", alter_sys=True)
 """
 
 
+def child_command(*named: str) -> list[str]:
+    """The command of a child; it runs what it is told, the words here are for `ps` alone.
+
+    -P keeps a `modal` folder in the working directory from being taken for the package.
+    """
+    return [sys.executable, "-P", "-c", CHILD, "modal", *named]
+
+
 def child_environment() -> dict[str, str]:
     """The environment for modal's CLI: times in UTC, and no colour codes before them."""
     kept = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
@@ -2437,7 +2451,7 @@ class Logs:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
         # Its own session: Ctrl-C reaches this process alone, which then ends the child.
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-c", CHILD, "modal", "app", "logs"],
+            child_command("app", "logs"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
