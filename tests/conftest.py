@@ -4,6 +4,8 @@ import functools
 import itertools
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 import threading
@@ -21,6 +23,8 @@ from local_modal import Call, LocalModal
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / ".claude" / "skills" / "rollout-progress" / "scripts" / "run_progress.py"
+# What a terminal shows once there is an answer: the verdict, or the line under followed logs.
+ANSWERED = re.compile("step 12/50 · |Verdict".encode())
 # Seconds after which a command that ought to have ended counts as hung.
 PATIENCE = 60
 
@@ -300,3 +304,38 @@ def assert_none_left(word: str) -> None:
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc here")
+
+
+def written_to_a_terminal(
+    server: LocalModal,
+    words: tuple[str, ...],
+    *,
+    columns: int = 100,
+    meanwhile: Callable[[], None] | None = None,
+    environment: dict[str, str] | None = None,
+) -> tuple[int, str]:
+    """The status, and what goes to a terminal; `meanwhile` is done once an answer shows."""
+    ours, its = pty.openpty()
+    window = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
+    child = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *words],
+        env=clean_environment(server, **window, **(environment or {})),
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    written = b""
+    while True:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not chunk:
+            break
+        written += chunk
+        if meanwhile and ANSWERED.search(written):
+            meanwhile()
+            meanwhile = None
+    os.close(ours)
+    return child.wait(PATIENCE), written.decode()

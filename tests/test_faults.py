@@ -1,8 +1,6 @@
 """What can't be read is named, what can is shown, and the exit status tells."""
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -12,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE, SCRIPT, Arrange, Follow, Shown, Tool, clean_environment, shows
+from conftest import (
+    PATIENCE,
+    SCRIPT,
+    Arrange,
+    Follow,
+    Shown,
+    Tool,
+    clean_environment,
+    shows,
+    written_to_a_terminal,
+)
 from local_modal import LocalModal
 
 FROG = "elastic-frog-a1b2c3d4e5f6"
@@ -491,30 +499,12 @@ def test_an_ascii_stdout_gets_all_that_it_can_hold(tool: Tool) -> None:
     assert shown.line("app") == f"{FROG_APP} ? live (detached)"
 
 
-def on_a_terminal(server: LocalModal, *words: str, columns: int = 100, **changes: str) -> str:
-    """What the command writes to a terminal that is its stdout and its stderr."""
-    ours, its = pty.openpty()
-    environment = clean_environment(server, COLUMNS=str(columns), LINES="40", TERM="xterm-256color")
-    child = subprocess.Popen(
-        [sys.executable, str(SCRIPT), *words],
-        env={**environment, **changes},
-        stdin=subprocess.DEVNULL,
-        stdout=its,
-        stderr=its,
-    )
-    os.close(its)
-    written = b""
-    while True:
-        try:
-            chunk = os.read(ours, 65536)
-        except OSError:  # Linux says so when the other end is closed
-            break
-        if not chunk:
-            break
-        written += chunk
-    os.close(ours)
-    assert child.wait(PATIENCE) == 0
-    return written.decode()
+def on_a_terminal(
+    server: LocalModal, *words: str, columns: int = 100, environment: dict[str, str] | None = None
+) -> str:
+    status, written = written_to_a_terminal(server, words, columns=columns, environment=environment)
+    assert status == 0
+    return written
 
 
 def test_a_terminal_gets_colour_a_bar_and_a_spinner_that_goes_away(server: LocalModal) -> None:
@@ -528,13 +518,13 @@ def test_a_terminal_gets_colour_a_bar_and_a_spinner_that_goes_away(server: Local
 
 
 def test_no_color_leaves_a_terminal_uncoloured(server: LocalModal) -> None:
-    shown = on_a_terminal(server, FROG, NO_LOGS, NO_COLOR="1")
+    shown = on_a_terminal(server, FROG, NO_LOGS, environment={"NO_COLOR": "1"})
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]", shown)
 
 
 @pytest.mark.parametrize("columns", [1, 40])
 def test_a_tiny_window_wraps_and_loses_nothing(server: LocalModal, columns: int) -> None:
-    shown = on_a_terminal(server, FROG, NO_LOGS, columns=columns, NO_COLOR="1")
+    shown = on_a_terminal(server, FROG, NO_LOGS, columns=columns, environment={"NO_COLOR": "1"})
     letters = re.sub(r"\s|\x1b\[[^a-zA-Z]*[a-zA-Z]", "", shown)
     assert FROG in letters
     assert f"https://modal.com/id/{FROG_APP}" in letters

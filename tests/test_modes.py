@@ -1,11 +1,7 @@
 """For programs, for a list, for watching: the other ways to ask."""
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,13 +12,12 @@ import pytest
 from conftest import (
     PATIENCE,
     ROOT,
-    SCRIPT,
     Follow,
     Following,
     Shown,
-    clean_environment,
     recent_gym,
     shows,
+    written_to_a_terminal,
 )
 from gym import Gym
 from local_modal import LocalModal
@@ -311,43 +306,12 @@ def test_watch(behaviour: str, watched: dict[str, Future[None]]) -> None:
 # ---- On a terminal ---------------------------------------------------------------------------
 
 
-def written_to_a_terminal(
-    server: LocalModal, words: tuple[str, ...], meanwhile: Callable[[], None]
-) -> tuple[int, str]:
-    """What the command writes to a terminal, `meanwhile` being done once logs or blocks show."""
-    ours, its = pty.openpty()
-    environment = clean_environment(server, COLUMNS="100", LINES="40", TERM="xterm-256color")
-    child = subprocess.Popen(
-        [sys.executable, str(SCRIPT), *words],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=its,
-        stderr=its,
-    )
-    os.close(its)
-    written = b""
-    done = False
-    while True:
-        try:
-            chunk = os.read(ours, 65536)
-        except OSError:  # Linux says so when the other end is closed
-            break
-        if not chunk:
-            break
-        written += chunk
-        if not done and re.search("step 12/50 · |Verdict".encode(), written):
-            done = True
-            meanwhile()
-    os.close(ours)
-    return child.wait(PATIENCE), written.decode()
-
-
 def test_follow_on_a_terminal_keeps_one_line_under_the_logs(server: LocalModal) -> None:
     def meanwhile() -> None:
         server.emit(FROG_APP, "(RolloutManager pid=1188) rollout 11: fresh\n")
         server.finish(FROG_APP)
 
-    status, written = written_to_a_terminal(server, (FROG, "--follow"), meanwhile)
+    status, written = written_to_a_terminal(server, (FROG, "--follow"), meanwhile=meanwhile)
     assert status == 0
     assert "step 12/50 · generate_rollouts for 22m" in written
     assert re.search(r"\r\x1b\[2K[^\n]*rollout 11: fresh\r\n", written)
@@ -359,7 +323,7 @@ def test_watch_on_a_terminal_is_refreshed_in_place(server: LocalModal) -> None:
         change(server, FROG, status="completed", ended_at=time.time())
 
     words = (FROG, "--watch", "--interval", "2")
-    status, written = written_to_a_terminal(server, words, meanwhile)
+    status, written = written_to_a_terminal(server, words, meanwhile=meanwhile)
     assert status == 0
     assert "\x1b[1A" in written  # up again, over what was shown before
     assert re.search(r"Verdict.*stuck.*Verdict.*completed", written, re.DOTALL)

@@ -2666,7 +2666,8 @@ def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
         show(out, [""])
         found, output, failed = show_logs(arguments, found, logs, out)
         failures += failed
-        sys.stdout.write("" if output.endswith(b"\n") or not output else "\n")
+        if output and not output.endswith(b"\n"):
+            sys.stdout.write("\n")
     now = time.time()
     told = judge_logs(output.decode(errors="replace")) if output else None
     show(out, ["", *verdict_block(found, judge(found, now, told))])
