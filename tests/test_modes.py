@@ -313,9 +313,10 @@ def test_follow_on_a_terminal_keeps_one_line_under_the_logs(server: LocalModal) 
 
     status, written = written_to_a_terminal(server, (FROG, "--follow"), meanwhile=meanwhile)
     assert status == 0
-    assert "step 12/50 · generate_rollouts for 22m" in written
-    assert re.search(r"\r\x1b\[2K[^\n]*rollout 11: fresh\r\n", written)
-    assert re.search(r"\r\x1b\[2K\r\n?.*Verdict", written, re.DOTALL)
+    screen = [line.rpartition("\r\x1b[2K")[2] for line in written.split("\r\n")]
+    assert [line for line in screen if re.fullmatch(r"20\d\d-\S+ .*rollout 11: fresh", line)]
+    assert re.search(r"step 12/50 · generate_rollouts for 22m[^\r\n]*\r\x1b\[2K", written)
+    assert not [line for line in screen if "step 12/50 · " in line]  # each was erased again
 
 
 def test_watch_on_a_terminal_is_refreshed_in_place(server: LocalModal) -> None:
