@@ -1,6 +1,8 @@
 """The tool run as a command, by the real interpreter, against the local Modal."""
 
+import contextlib
 import functools
+import inspect
 import itertools
 import json
 import os
@@ -14,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeGuard, cast
 
 import pytest
 
@@ -27,6 +29,8 @@ SCRIPT = ROOT / ".claude" / "skills" / "rollout-progress" / "scripts" / "run_pro
 ANSWERED = re.compile("step 12/50 · |Verdict".encode())
 # Seconds after which a command that ought to have ended counts as hung.
 PATIENCE = 60
+# What runs ahead at once: more than two cores can do, since it waits half of the time.
+AT_ONCE = 5
 
 
 @dataclass(frozen=True)
@@ -77,9 +81,169 @@ def tool_for(server: LocalModal) -> Tool:
     return run
 
 
-# ---- Commands run ahead ----------------------------------------------------------------------
+# ---- Commands that a test steers -------------------------------------------------------------
+
+
+@functools.cache
+def gym_of(moment: int) -> Gym:
+    return sample_gym(float(moment))
+
+
+def recent_gym() -> Gym:
+    """A gym of at most 15 seconds ago: building one takes longer than starting a server."""
+    return gym_of(int(time.time()) // 15 * 15)
+
+
+@pytest.fixture
+def gym() -> Gym:
+    return recent_gym()
+
+
+@contextlib.contextmanager
+def gym_server() -> Iterator[LocalModal]:
+    """A local Modal that holds the sample gym."""
+    with LocalModal() as local:
+        recent_gym().install(local)
+        yield local
+
+
+@pytest.fixture
+def server() -> Iterator[LocalModal]:
+    """A local Modal of the test's own."""
+    with gym_server() as local:
+        yield local
+
+
+@pytest.fixture
+def tool(server: LocalModal) -> Tool:
+    return tool_for(server)
+
+
+class Following:
+    """The tool with --follow, its output read line by line."""
+
+    def __init__(self, server: LocalModal, *words: str, python: str = sys.executable) -> None:
+        self.process = subprocess.Popen(
+            [python, str(SCRIPT), *words],
+            env=clean_environment(server),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def line_with(self, text: str) -> str:
+        """The next line that holds this text; fails where the output ends before."""
+        for line in self.out:
+            if text in line.decode():
+                return line.decode()
+        pytest.fail(f"never shown: {text}; stderr: {self.err.read().decode()}")
+
+    @property
+    def out(self) -> IO[bytes]:
+        assert self.process.stdout
+        return self.process.stdout
+
+    @property
+    def err(self) -> IO[bytes]:
+        assert self.process.stderr
+        return self.process.stderr
+
+    def end(self) -> tuple[int, str]:
+        """The exit status and what stderr held."""
+        _, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, err.decode()
+
+
+Follow = Callable[..., Following]
+
+
+@contextlib.contextmanager
+def following_of(server: LocalModal) -> Iterator[Follow]:
+    """What starts the tool; nothing that it started is left at the end."""
+    started: list[Following] = []
+
+    def run(*words: str, python: str = sys.executable) -> Following:
+        started.append(Following(server, *words, python=python))
+        return started[-1]
+
+    try:
+        yield run
+    finally:
+        for following in started:
+            following.process.kill()
+            following.process.communicate()
+
+
+@pytest.fixture
+def start(server: LocalModal) -> Iterator[Follow]:
+    with following_of(server) as run:
+        yield run
+
+
+def processes_of(server: LocalModal) -> list[str]:
+    """The command lines of the running processes that were started to talk to this server."""
+    url = server.env["MODAL_SERVER_URL"].encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is somebody else's
+            if url in (process / "environ").read_bytes():
+                line = (process / "cmdline").read_bytes()
+                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+def assert_none_left(server: LocalModal) -> None:
+    """No process of this server is left, or it is gone within the time a kernel needs."""
+    waiting = threading.Event()
+    for _ in range(100):
+        if not processes_of(server):
+            return
+        waiting.wait(0.05)
+    pytest.fail(f"left behind: {processes_of(server)}")
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc here")
+
+
+def written_to_a_terminal(
+    server: LocalModal,
+    words: tuple[str, ...],
+    *,
+    columns: int = 100,
+    meanwhile: Callable[[], None] | None = None,
+    environment: dict[str, str] | None = None,
+) -> tuple[int, str]:
+    """The status, and what goes to a terminal; `meanwhile` is done once an answer shows."""
+    ours, its = pty.openpty()
+    window = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
+    child = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *words],
+        env=clean_environment(server, **window, **(environment or {})),
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    written = b""
+    while True:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not chunk:
+            break
+        written += chunk
+        if meanwhile and ANSWERED.search(written):
+            meanwhile()
+            meanwhile = None
+    os.close(ours)
+    return child.wait(PATIENCE), written.decode()
+
+
+# ---- What runs ahead -------------------------------------------------------------------------
 # Most tests look at one command against a server of its own. Their commands run ahead of them,
-# a few at a time, so that the suite keeps both cores busy.
+# and so do whole tests that need nothing but a server and the tool: a few at a time, so that the
+# suite keeps both cores busy while many of them wait.
 
 Arrange = Callable[[LocalModal, dict[str, Any]], object]
 
@@ -106,8 +270,7 @@ class Command:
     parameters: tuple[tuple[str, Any], ...]
 
     def run(self, ready: "Ready") -> Shown:
-        with LocalModal() as local:
-            recent_gym().install(local)
+        with gym_server() as local:
             if self.arrange:
                 self.arrange(local, dict(self.parameters))
             environment = clean_environment(local, **dict(self.environment))
@@ -157,11 +320,15 @@ class Ready:
             process.communicate(timeout=PATIENCE)
 
 
+def parameters_of(item: pytest.Item) -> dict[str, Any]:
+    return dict(item.callspec.params) if hasattr(item, "callspec") else {}
+
+
 def marked_command(item: pytest.Item) -> Command | None:
     marker = item.get_closest_marker("shows")
     if marker is None:
         return None
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    parameters = parameters_of(item)
     environment = marker.kwargs["environment"].items()
     arrange = marker.kwargs["arrange"]
     return Command(
@@ -172,170 +339,59 @@ def marked_command(item: pytest.Item) -> Command | None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that steer their command come first, while the others' commands run ahead."""
-    items.sort(key=lambda item: item.get_closest_marker("shows") is not None)
+def runs_whole(item: pytest.Item) -> TypeGuard[pytest.Function]:
+    """Whether a test needs a server or the tool, and nothing else but its parameters."""
+    if not isinstance(item, pytest.Function):
+        return False
+    needs = inspect.signature(item.function).parameters.keys() - parameters_of(item).keys()
+    return bool(needs) and needs <= {"server", "tool", "start"}
+
+
+def run_whole(item: pytest.Function) -> None:
+    with gym_server() as server, following_of(server) as start:
+        given = {"server": server, "tool": tool_for(server), "start": start, **parameters_of(item)}
+        item.function(**{name: given[name] for name in inspect.signature(item.function).parameters})
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What became of the commands and the tests that run ahead."""
+
+    commands: dict[Command, Future[Shown]]
+    tests: dict[pytest.Function, Future[None]]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def ahead(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[Command, Future[Shown]]]:
-    commands = dict.fromkeys(filter(None, map(marked_command, request.session.items)))
+) -> Iterator[Ahead]:
+    items = request.session.items
+    commands = dict.fromkeys(filter(None, map(marked_command, items)))
     ready = Ready(tmp_path_factory.mktemp("ahead"))
-    with ThreadPoolExecutor(2) as pool:
-        yield {command: pool.submit(command.run, ready) for command in commands}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tests = {item: pool.submit(run_whole, item) for item in filter(runs_whole, items)}
+        yield Ahead({command: pool.submit(command.run, ready) for command in commands}, tests)
         pool.shutdown(cancel_futures=True)
     ready.end()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs here comes first, then what runs ahead meanwhile."""
+    items.sort(key=lambda item: runs_whole(item) or marked_command(item) is not None)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Give what became of a test that ran ahead; pytest itself runs the others."""
+    ahead = cast("Ahead", pyfuncitem.funcargs["ahead"])
+    if pyfuncitem not in ahead.tests:
+        return None
+    ahead.tests[pyfuncitem].result()
+    return True
+
+
 @pytest.fixture
-def shown(request: pytest.FixtureRequest, ahead: dict[Command, Future[Shown]]) -> Shown:
+def shown(request: pytest.FixtureRequest, ahead: Ahead) -> Shown:
     """What the test's own command showed."""
     command = marked_command(request.node)
     assert command, "the test names no command: mark it with @shows"
-    return ahead[command].result()
-
-
-# ---- Commands that a test steers -------------------------------------------------------------
-
-
-@functools.cache
-def gym_of(moment: int) -> Gym:
-    return sample_gym(float(moment))
-
-
-def recent_gym() -> Gym:
-    """A gym of at most 15 seconds ago: building one takes longer than starting a server."""
-    return gym_of(int(time.time()) // 15 * 15)
-
-
-@pytest.fixture
-def gym() -> Gym:
-    return recent_gym()
-
-
-@pytest.fixture
-def server(gym: Gym) -> Iterator[LocalModal]:
-    """A local Modal of the test's own, holding the sample gym."""
-    with LocalModal() as local:
-        gym.install(local)
-        yield local
-
-
-@pytest.fixture
-def tool(server: LocalModal) -> Tool:
-    return tool_for(server)
-
-
-class Following:
-    """The tool with --follow, its output read line by line."""
-
-    def __init__(self, server: LocalModal, *words: str, python: str = sys.executable) -> None:
-        self.process = subprocess.Popen(
-            [python, str(SCRIPT), *words],
-            env=clean_environment(server),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def line_with(self, text: str) -> str:
-        """The next line that holds this text; fails where the output ends before."""
-        for line in self.out:
-            if text in line.decode():
-                return line.decode()
-        pytest.fail(f"never shown: {text}; stderr: {self.err.read().decode()}")
-
-    @property
-    def out(self) -> IO[bytes]:
-        assert self.process.stdout
-        return self.process.stdout
-
-    @property
-    def err(self) -> IO[bytes]:
-        assert self.process.stderr
-        return self.process.stderr
-
-    def end(self) -> tuple[int, str]:
-        """The exit status and what stderr held."""
-        _, err = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, err.decode()
-
-
-Follow = Callable[..., Following]
-
-
-@pytest.fixture
-def start(server: LocalModal) -> Iterator[Follow]:
-    started: list[Following] = []
-
-    def run(*words: str, python: str = sys.executable) -> Following:
-        started.append(Following(server, *words, python=python))
-        return started[-1]
-
-    yield run
-    for following in started:
-        following.process.kill()
-        following.process.communicate()
-
-
-def processes_naming(word: str) -> list[str]:
-    """The command lines of running processes that name this word."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it ended meanwhile
-            continue
-        if word in line:
-            found.append(line)
-    return found
-
-
-def assert_none_left(word: str) -> None:
-    """No process names this word, or it is gone within the time a kernel needs."""
-    waiting = threading.Event()
-    for _ in range(100):
-        if not processes_naming(word):
-            return
-        waiting.wait(0.05)
-    pytest.fail(f"left behind: {processes_naming(word)}")
-
-
-needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc here")
-
-
-def written_to_a_terminal(
-    server: LocalModal,
-    words: tuple[str, ...],
-    *,
-    columns: int = 100,
-    meanwhile: Callable[[], None] | None = None,
-    environment: dict[str, str] | None = None,
-) -> tuple[int, str]:
-    """The status, and what goes to a terminal; `meanwhile` is done once an answer shows."""
-    ours, its = pty.openpty()
-    window = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
-    child = subprocess.Popen(
-        [sys.executable, str(SCRIPT), *words],
-        env=clean_environment(server, **window, **(environment or {})),
-        stdin=subprocess.DEVNULL,
-        stdout=its,
-        stderr=its,
-    )
-    os.close(its)
-    written = b""
-    while True:
-        try:
-            chunk = os.read(ours, 65536)
-        except OSError:  # Linux says so when the other end is closed
-            break
-        if not chunk:
-            break
-        written += chunk
-        if meanwhile and ANSWERED.search(written):
-            meanwhile()
-            meanwhile = None
-    os.close(ours)
-    return child.wait(PATIENCE), written.decode()
+    return ahead.commands[command].result()

@@ -1,19 +1,27 @@
 """An interpreter that has modal imported and runs the tool in a process of its own on demand.
 
-Importing is most of what a command costs. Each line on standard input is a JSON object with the
-words, the environment and the two files to write to; the answer is a line with the exit status.
-The tool runs from its file, as `__main__`, in a fresh fork; nothing of it has been imported.
+Importing and compiling is most of what a command costs. Each line on standard input is a JSON
+object with the words, the environment and the two files to write to; the answer is a line with
+the exit status. The tool runs as `__main__`, in a fresh fork; nothing of it has been imported.
 """
 
+import functools
+import gc
 import json
 import os
-import runpy
 import sys
+from pathlib import Path
+from types import CodeType, ModuleType
 
 import aiohttp  # noqa: F401
 import modal  # noqa: F401
 import rich.progress_bar
 import rich.table  # noqa: F401
+
+
+@functools.cache
+def compiled(script: str) -> CodeType:
+    return compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
 
 
 def run(words: list[str], environment: dict[str, str], out: str, err: str) -> None:
@@ -29,7 +37,8 @@ def run(words: list[str], environment: dict[str, str], out: str, err: str) -> No
     sys.argv = words
     sys.path[0] = os.path.dirname(words[0])  # noqa: PTH120 - as the interpreter itself sets it
     try:
-        runpy.run_path(words[0], run_name="__main__")
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(compiled(words[0]), vars(sys.modules["__main__"]))
     except SystemExit as error:
         os._exit(int(error.code or 0))
     except BaseException:  # noqa: BLE001 - as the interpreter would tell it
@@ -40,8 +49,10 @@ def run(words: list[str], environment: dict[str, str], out: str, err: str) -> No
 
 
 def main() -> None:
+    gc.freeze()  # a fork that collects what was imported here would copy all of it
     for line in sys.stdin:
         asked = json.loads(line)
+        compiled(asked["words"][0])
         child = os.fork()
         if child == 0:
             run(asked["words"], asked["environment"], asked["out"], asked["err"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import run_progress
 from conftest import (
     PATIENCE,
     ROOT,
@@ -327,7 +328,7 @@ def test_ctrl_c_while_following_ends_the_child_too(server: LocalModal, start: Fo
     server.wait_for("AppGetLogs")
     following.process.send_signal(signal.SIGINT)
     assert following.end() == (130, "")
-    assert_none_left(f"logs {FROG_APP}")
+    assert_none_left(server)
 
 
 @needs_proc
@@ -338,7 +339,7 @@ def test_no_way_out_leaves_a_child_behind(server: LocalModal, start: Follow) -> 
     for deadly, status in ways.items():
         following[deadly].process.send_signal(deadly)
         assert following[deadly].end()[0] == status
-    assert_none_left(f"logs {FROG_APP}")
+    assert_none_left(server)
 
 
 @pytest.mark.parametrize(
@@ -407,13 +408,21 @@ def no_modal(tmp_path: Path) -> dict[str, str]:
         (("a", "--wat"), "unrecognized arguments: --wat"),
     ],
 )
+def test_a_wrong_command_line_is_told(words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(run_progress.UsageError) as raised:
+        run_progress.parse_arguments(words)
+    assert re.fullmatch(f".*{told}.*; see run_progress.py --help", str(raised.value))
+
+
 def test_a_wrong_command_line_is_told_before_modal_is_imported(
-    tool: Tool, no_modal: dict[str, str], words: tuple[str, ...], told: str
+    tool: Tool, no_modal: dict[str, str]
 ) -> None:
-    shown = tool(*words, **no_modal)
+    shown = tool("a", "--tail", "0", **no_modal)
     assert (shown.status, shown.out) == (2, "")
-    assert re.fullmatch(r"error: .*; see run_progress.py --help\n", shown.err)
-    assert told in shown.err
+    assert shown.err == (
+        "error: argument -n/--tail: it must be a number from 1 to 20,000; "
+        "see run_progress.py --help\n"
+    )
 
 
 def test_help_is_the_files_own_description(tool: Tool, no_modal: dict[str, str]) -> None:

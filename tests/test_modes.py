@@ -3,19 +3,14 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from conftest import (
-    PATIENCE,
     ROOT,
     Follow,
-    Following,
     Shown,
-    recent_gym,
     shows,
     written_to_a_terminal,
 )
@@ -198,7 +193,7 @@ def change(server: LocalModal, run_id: str, **fields: Any) -> None:
     server.files[path] = json.dumps({**record, **fields}).encode()
 
 
-def says_each_change_through_a_pipe_and_ends_with_the_run(
+def test_a_watch_says_each_change_through_a_pipe_and_ends_with_the_run(
     server: LocalModal, start: Follow
 ) -> None:
     ends = {FROG: ("completed", 0), OTTER: ("failed", 5)}
@@ -213,7 +208,7 @@ def says_each_change_through_a_pipe_and_ends_with_the_run(
         assert watching[run_id].end() == (status, "")
 
 
-def survives_a_call_that_fails_and_says_so(server: LocalModal, start: Follow) -> None:
+def test_a_watch_survives_a_call_that_fails_and_says_so(server: LocalModal, start: Follow) -> None:
     watching = start(FROG, "--watch", "--interval", "2")
     watching.line_with("running stuck")
     before = len(server.calls)
@@ -228,7 +223,9 @@ def survives_a_call_that_fails_and_says_so(server: LocalModal, start: Follow) ->
     assert len(server.calls) > before
 
 
-def says_once_what_failed_once_and_reads_it_again(server: LocalModal, start: Follow) -> None:
+def test_a_watch_says_once_what_failed_once_and_reads_it_again(
+    server: LocalModal, start: Follow
+) -> None:
     path = "training-rollouts-summary/summary.json"
     server.fault("VolumeGetFile2", subject=path, status="PERMISSION_DENIED", times=1)
     watching = start(FROG, "--watch", "--interval", "2")
@@ -242,7 +239,9 @@ def says_once_what_failed_once_and_reads_it_again(server: LocalModal, start: Fol
     assert err.count(f"could not read {path}") == 1
 
 
-def reads_the_rollouts_again_only_when_the_step_moved(server: LocalModal, start: Follow) -> None:
+def test_a_watch_reads_the_rollouts_again_only_when_the_step_moved(
+    server: LocalModal, start: Follow
+) -> None:
     watching = start(FROG, "--watch", "--interval", "2")
     watching.line_with("running stuck")
     server.wait_for("VolumeGetFile2", subject=RECORD, count=2)
@@ -258,49 +257,11 @@ def reads_the_rollouts_again_only_when_the_step_moved(server: LocalModal, start:
     assert summaries() == 2
 
 
-def ends_when_nobody_reads_it_any_longer(server: LocalModal, start: Follow) -> None:
+def test_a_watch_ends_when_nobody_reads_it_any_longer(server: LocalModal, start: Follow) -> None:
     watching = start(FROG, "--watch", "--interval", "60")
     watching.line_with("running stuck")
     watching.out.close()
     assert watching.process.wait(20) == 0
-
-
-# Watching is mostly waiting: these wait together.
-WATCHING = (
-    says_each_change_through_a_pipe_and_ends_with_the_run,
-    survives_a_call_that_fails_and_says_so,
-    says_once_what_failed_once_and_reads_it_again,
-    reads_the_rollouts_again_only_when_the_step_moved,
-    ends_when_nobody_reads_it_any_longer,
-)
-
-
-def run_scenario(scenario: Callable[[LocalModal, Follow], None]) -> None:
-    started: list[Following] = []
-    with LocalModal() as server:
-        recent_gym().install(server)
-
-        def start(*words: str) -> Following:
-            started.append(Following(server, *words))
-            return started[-1]
-
-        try:
-            scenario(server, start)
-        finally:
-            for following in started:
-                following.process.kill()
-                following.process.communicate()
-
-
-@pytest.fixture(scope="module")
-def watched() -> Iterator[dict[str, Future[None]]]:
-    with ThreadPoolExecutor(len(WATCHING)) as pool:
-        yield {each.__name__: pool.submit(run_scenario, each) for each in WATCHING}
-
-
-@pytest.mark.parametrize("behaviour", [each.__name__ for each in WATCHING])
-def test_watch(behaviour: str, watched: dict[str, Future[None]]) -> None:
-    watched[behaviour].result(PATIENCE)
 
 
 # ---- On a terminal ---------------------------------------------------------------------------
