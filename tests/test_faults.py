@@ -362,8 +362,36 @@ def test_a_read_that_hangs_is_named_when_its_time_is_over(shown: Shown) -> None:
     assert shown.status == 1
     assert shown.line("step") == "12/50"
     assert shown.line("recorded") == "unknown"
-    assert f"could not read {ROLLOUTS_SUMMARY}: no answer within 3 s\n" in shown.err
+    assert f"could not read {ROLLOUTS_SUMMARY}: no answer within 1.5 s\n" in shown.err
     assert "could not read training-rollouts/: no answer within 3 s\n" in shown.err
+
+
+def one_hangs(server: LocalModal, parameters: dict[str, str]) -> None:
+    method = "VolumeListFiles2" if parameters["hung"].endswith("/") else "VolumeGetFile2"
+    server.fault(method, subject=parameters["hung"].rstrip("/"), hang=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "hung"),
+    [
+        (FROG, RECORD),
+        (FROG, ROLLOUTS_SUMMARY),
+        ("elastic-frog", RECORD),
+        ("elastic-frog", RUNS_SUMMARY),
+        ("elastic-frog", "training-runs/"),
+        (FROG_APP, RUNS_SUMMARY),
+    ],
+)
+@shows("{query}", NO_LOGS, "--timeout", "3", arrange=one_hangs)
+def test_a_read_that_hangs_leaves_the_time_for_what_stands_in_for_it(
+    shown: Shown, query: str, hung: str
+) -> None:
+    assert shown.status == 1
+    assert shown.line("run") == FROG
+    assert shown.line("step") == "12/50"
+    assert shown.line("recorded") == "11"
+    (error,) = [line for line in shown.err.splitlines() if line.startswith("error: ")]
+    assert re.fullmatch(rf"error: could not read {hung}: no answer within 1\.[5-9] s", error)
 
 
 @shows(FROG, "--timeout", "3", arrange=fault("AppFetchLogs", hang=True))

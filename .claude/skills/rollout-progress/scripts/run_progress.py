@@ -950,33 +950,37 @@ class Store:
                 raise
             raise ProgressError(f"Modal refused to open {VOLUME}: {_words(fault)}") from fault
 
-    async def fetch(self, path: str) -> bytes:
+    def half(self) -> float:
+        """Until when to wait for what has a stand-in, so that the time is left to read that."""
+        return (asyncio.get_running_loop().time() + self.deadline) / 2
+
+    async def fetch(self, path: str, until: float | None = None) -> bytes:
         """The contents of a file. Raises BadFileError where there is none, else ReadError."""
 
         async def contents() -> bytes:
             return b"".join([chunk async for chunk in self.volume.read_file.aio(path)])
 
-        return await self._in_time(contents(), path)
+        return await self._in_time(contents(), path, until)
 
-    async def read(self, path: str) -> object:
+    async def read(self, path: str, until: float | None = None) -> object:
         """A file's JSON. Raises BadFileError where there is none, else ReadError."""
-        raw = await self.fetch(path)
+        raw = await self.fetch(path, until)
         try:
             return parse_json(raw)
         except ValueError as error:
             raise BadFileError(path, str(error)) from None
 
-    async def written(self, folder: str) -> dict[str, int]:
+    async def written(self, folder: str, until: float | None = None) -> dict[str, int]:
         """The files of a folder and when each was written; ReadError where Modal fails twice."""
         try:
-            return await self._written(folder)
+            return await self._written(folder, until)
         except BadFileError:
             return {}
         except ReadError:  # the SDK makes other failed calls again, this one it does not
-            return await self._written(folder)
+            return await self._written(folder, until)
 
-    async def _written(self, folder: str) -> dict[str, int]:
-        entries = await self._in_time(self.volume.listdir.aio(folder), f"{folder}/")
+    async def _written(self, folder: str, until: float | None) -> dict[str, int]:
+        entries = await self._in_time(self.volume.listdir.aio(folder), f"{folder}/", until)
         return {entry.path.rpartition("/")[2]: entry.mtime for entry in entries}
 
     async def exists(self, path: str) -> bool:
@@ -1000,16 +1004,18 @@ class Store:
         if not isinstance(error, BadFileError):
             self.failures.append(str(error))
 
-    async def _in_time(self, answer: Awaitable[T], what: str) -> T:
+    async def _in_time(self, answer: Awaitable[T], what: str, until: float | None) -> T:
         import modal.exception
 
+        until = self.deadline if until is None else until
         try:
-            async with asyncio.timeout_at(self.deadline):
+            async with asyncio.timeout_at(until):
                 return await answer
         except (FileNotFoundError, modal.exception.NotFoundError):
             raise BadFileError(what, "it does not exist") from None
         except TimeoutError:
-            raise ReadError(what, f"no answer within {self.patience:g} s") from None
+            given = self.patience - (self.deadline - until)
+            raise ReadError(what, f"no answer within {round(given, 1):g} s") from None
         except Exception as fault:
             if not _is_fault(fault):
                 raise
@@ -1035,7 +1041,7 @@ async def read_run(
     # Begun first, since the app and its logs wait for it alone.
     finding = asyncio.create_task(_find(store, query, run_id, note))
     beside = _begin_beside(store, run_id) if run_id else None
-    rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY))
+    rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY, store.half()))
     run, stale = await finding
     when_known(run)
     if beside is None or run.run_id != run_id:
@@ -1119,24 +1125,29 @@ async def _find(
     store: Store, query: str, run_id: str | None, note: Callable[[str], None]
 ) -> tuple[Run, str | None]:
     """The run, and why it had to be taken from the summary, if so."""
+    unread = None
     if run_id:
-        with contextlib.suppress(ReadError):
-            return await _read_record(store, run_id), None
+        try:
+            return await _read_record(store, run_id, store.half()), None
+        except ReadError as error:
+            unread = error
     index = await _read_index(store, note)
-    run_id = await _choose(store, query, index)
-    try:
-        return await _read_record(store, run_id), None
-    except ReadError as error:
-        row = index.rows.get(run_id)
-        if row is None:
-            raise
-        store.failures.append(str(error))
-        return parse_run(row.record, run_id), error.why
+    chosen = await _choose(store, query, index)
+    if unread is None or chosen != run_id:
+        try:
+            return await _read_record(store, chosen, store.half()), None
+        except ReadError as error:
+            unread = error
+    row = index.rows.get(chosen)
+    if row is None:
+        raise unread
+    store.failures.append(str(unread))
+    return parse_run(row.record, chosen), unread.why
 
 
-async def _read_record(store: Store, run_id: str) -> Run:
+async def _read_record(store: Store, run_id: str, until: float | None = None) -> Run:
     path = f"{RUNS}/{run_id}.json"
-    record = await store.read(path)
+    record = await store.read(path, until)
     if not isinstance(record, dict):
         raise BadFileError(path, f"not a record but a {type(record).__name__}")
     return parse_run(record, run_id)
@@ -1163,9 +1174,10 @@ class Index:
 async def _read_index(store: Store, note: Callable[[str], None]) -> Index:
     """The runs summary and the folder of records, since the summary loses rows."""
     rows: dict[str, Row] = {}
-    listing = asyncio.create_task(store.written(RUNS))
+    half = store.half()
+    listing = asyncio.create_task(store.written(RUNS, half))
     try:
-        rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY))}
+        rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY, half))}
         unreadable = None
     except ReadError as error:
         store.note(error)
