@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pty
+import random
 import re
 import subprocess
 import sys
@@ -366,11 +367,18 @@ def ahead(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Ahead]:
     items = request.session.items
-    commands = dict.fromkeys(filter(None, map(marked_command, items)))
     ready = Ready(tmp_path_factory.mktemp("ahead"))
+    ahead = Ahead({}, {})
+    work: list[Command | pytest.Function] = [*filter(runs_whole, items)]
+    work.extend(dict.fromkeys(filter(None, map(marked_command, items))))
+    random.Random(1).shuffle(work)  # those that compute most stand together: not all at once
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        tests = {item: pool.submit(run_whole, item) for item in filter(runs_whole, items)}
-        yield Ahead({command: pool.submit(command.run, ready) for command in commands}, tests)
+        for each in work:
+            if isinstance(each, Command):
+                ahead.commands[each] = pool.submit(each.run, ready)
+            else:
+                ahead.tests[each] = pool.submit(run_whole, each)
+        yield ahead
         pool.shutdown(cancel_futures=True)
     ready.end()
 

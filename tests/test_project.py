@@ -72,7 +72,7 @@ def masked(text: str) -> str:
     """The text without what depends on when it was made, and the room that took."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: UTC|\+00:00)", "MOMENT", text)
     text = re.sub(r"<?\b\d+[smhd]\b(?: \d+[smhd]\b)?", "SPAN", text)
-    text = re.sub(r"about (?:MOMENT )?\d\d:\d\d UTC", "about MOMENT", text)
+    text = re.sub(r"about (?:\d{4}-\d\d-\d\d )?\d\d:\d\d UTC", "about MOMENT", text)
     return re.sub(r" +", " ", re.sub(r"attempt \d/", "attempt N/", text))
 
 

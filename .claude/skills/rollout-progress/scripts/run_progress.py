@@ -808,6 +808,8 @@ RUNS, RUNS_SUMMARY = "training-runs", "training-runs-summary/summary.json"
 ROLLOUTS, ROLLOUTS_SUMMARY = "training-rollouts", "training-rollouts-summary/summary.json"
 SUBSTEP_TIMING, RESULTS = "substep-timing", "train-results"
 OLDEST_MODAL = (1, 4, 0)
+# The first modal that looks an app up by its id; before it, `modal app list` tells of it.
+LOOK_UP_BY_ID = (1, 6, 4)
 # Packages whose exceptions are failed calls: modal, and what it depends on for them.
 SDK = {"modal", "grpclib", "aiohttp"}
 # Seconds for which the app's state may hold the blocks back once all else is there.
@@ -896,8 +898,12 @@ def require_modal() -> None:
         raise ProgressError(f"modal and rich can't be imported here ({error}); {advice}") from None
     except Exception as error:  # noqa: BLE001 - modal reads its config on import, in many ways
         raise ProgressError(f"modal can't be set up: {_words(error)}") from None
-    if tuple(int(part) for part in re.findall(r"\d+", modal.__version__)[:3]) < OLDEST_MODAL:
+    if _version(modal.__version__) < OLDEST_MODAL:
         raise ProgressError(f"found modal {clean(modal.__version__)}; {advice}")
+
+
+def _version(told: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", told)[:3])
 
 
 def _is_fault(error: Exception) -> bool:
@@ -1041,13 +1047,14 @@ async def read_run(
     # Begun first, since the app and its logs wait for it alone.
     finding = asyncio.create_task(_find(store, query, run_id, note))
     beside = _begin_beside(store, run_id) if run_id else None
+    listed = _begin_app_list(env)
     rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY, store.half()))
     run, stale = await finding
     when_known(run)
     if beside is None or run.run_id != run_id:
         beside = _begin_beside(store, run.run_id)
     result, timing_names = beside
-    app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
+    app_state = asyncio.create_task(_read_app(run.app_id, env, listed)) if run.app_id else None
     (rollouts, counted, incomplete), has_result, steps = await asyncio.gather(
         _read_rollouts(store, run, rollouts_summary),
         store.noted(result),
@@ -1072,8 +1079,11 @@ async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
     """The run as it stands now: its record and its app, the rest only where the step moved."""
     store = Store(env, patience)
     await store.open()
+    listed = _begin_app_list(env)
     run = await _read_record(store, found.run.run_id)
-    app = await _await_app(asyncio.create_task(_read_app(run.app_id, env))) if run.app_id else None
+    app = None
+    if run.app_id:
+        app = await _await_app(asyncio.create_task(_read_app(run.app_id, env, listed)))
     before = found.app.live if found.app else None
     moved = (run.step, run.status, app and app.live) != (found.run.step, found.run.status, before)
     if moved or found.failures:
@@ -1307,14 +1317,16 @@ async def _await_app(state: asyncio.Task[App]) -> App:
     return App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
 
 
-async def _read_app(app_id: str, env: str | None) -> App:
-    import modal.exception
+async def _read_app(app_id: str, env: str | None, listed: Awaitable[object] | None) -> App:
+    import modal
 
     try:
+        if listed:
+            return parse_app_list(await listed, app_id)
         app = await modal.App.lookup.aio(app_id, environment_name=env)
         lifecycle = (await app.info.aio()).lifecycle
-    except modal.exception.InvalidError:
-        return await _read_app_list(app_id, env)  # modal before 1.6.4 takes no id there
+    except ReadError as error:
+        return App(live=None, unknown=error.why)
     except Exception as fault:
         if not _is_fault(fault):
             raise
@@ -1328,8 +1340,16 @@ async def _read_app(app_id: str, env: str | None) -> App:
     )
 
 
-async def _read_app_list(app_id: str, env: str | None) -> App:
-    """The app's state from this interpreter's own `modal app list`."""
+def _begin_app_list(env: str | None) -> asyncio.Task[object] | None:
+    """Where this modal can't look an app up by its id: the list of all, which needs no id."""
+    import modal
+
+    by_id = _version(modal.__version__) >= LOOK_UP_BY_ID
+    return None if by_id else asyncio.create_task(_list_apps(env))
+
+
+async def _list_apps(env: str | None) -> object:
+    """What this interpreter's own `modal app list` tells. Raises ReadError where it fails."""
     words = ["app", "list", "--json", *(["-e", env] if env else [])]
     child = await asyncio.create_subprocess_exec(
         *child_command("app", "list"),
@@ -1347,11 +1367,11 @@ async def _read_app_list(app_id: str, env: str | None) -> App:
     out, err = await asyncio.gather(stdout.read(), stderr.read())
     await child.wait()
     if child.returncode:
-        return App(live=None, unknown=error_line(err))
+        raise ReadError("the apps", error_line(err))
     try:
-        return parse_app_list(parse_json(out), app_id)
+        return parse_json(out)
     except ValueError as error:
-        return App(live=None, unknown=f"modal app list: {error}")
+        raise ReadError("the apps", f"modal app list: {error}") from None
 
 
 # ======================================================================================
