@@ -131,9 +131,12 @@ class Following:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        hung = threading.Timer(PATIENCE, self.process.kill)
+        hung.daemon = True
+        hung.start()
 
     def line_with(self, text: str) -> str:
-        """The next line that holds this text; fails where the output ends before."""
+        """The next line that holds this text; fails where the output ends or hangs before."""
         for line in self.out:
             if text in line.decode():
                 return line.decode()
@@ -219,7 +222,7 @@ def written_to_a_terminal(
     window = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
     child = subprocess.Popen(
         [sys.executable, str(SCRIPT), *words],
-        env=clean_environment(server, **window, **(environment or {})),
+        env=clean_environment(server, **{**window, **(environment or {})}),
         stdin=subprocess.DEVNULL,
         stdout=its,
         stderr=its,

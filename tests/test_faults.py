@@ -241,6 +241,32 @@ def test_a_row_from_before_the_app_does_not_hide_the_run_from_its_app_id(shown: 
     assert (shown.status, shown.line("run")) == (0, FROG)
 
 
+def row_of_another_app(server: LocalModal, _: object) -> None:
+    rows = json.loads(server.files[RUNS_SUMMARY])["items"]
+    early = [{**row, "modal_app_id": "ap-before", "updated_at": 1.0} for row in rows]
+    for row in early:
+        row.pop("metadata", None)
+    server.files[RUNS_SUMMARY] = json.dumps({"items": early}).encode()
+
+
+@shows(FROG_APP, NO_LOGS, arrange=row_of_another_app)
+def test_a_row_that_lags_does_not_hide_the_run_from_its_new_app_id(shown: Shown) -> None:
+    assert (shown.status, shown.line("run")) == (0, FROG)
+
+
+def lost_row_of_a_shared_prefix(server: LocalModal, _: object) -> None:
+    record = {**json.loads(server.files[RECORD]), "config": {"wandb": {}}}
+    server.files["training-runs/elastic-moose-b1b2c3d4e5f6.json"] = json.dumps(record).encode()
+    server.files[RUNS_SUMMARY] = json.dumps([{**record, "training_run_id": FROG}]).encode()
+
+
+@shows("elastic-", NO_LOGS, arrange=lost_row_of_a_shared_prefix)
+def test_a_wandb_id_made_of_the_run_id_is_only_a_prefix(shown: Shown) -> None:
+    assert shown.status == 4
+    assert "elastic-frog" in shown.out
+    assert "elastic-moose" in shown.out
+
+
 def one_of_two_rows(server: LocalModal, _: object) -> None:
     rows = json.loads(server.files[RUNS_SUMMARY])["items"]
     kept = [row for row in rows if not row.get("training_run_id", "").startswith("amber-hawk")]
@@ -439,6 +465,17 @@ def test_a_volume_rewritten_during_the_read_is_shown_as_it_was_or_is(
     record = json.loads(server.files[RECORD])
     server.files[RECORD] = json.dumps({**record, "framework_status": "weight_sync"}).encode()
     assert re.search("generate_rollouts|weight_sync", following.line_with("  phase "))
+    assert following.end() == (0, "")
+
+
+def test_a_run_that_ends_between_two_reads_has_not_died(server: LocalModal, start: Follow) -> None:
+    server.fault("AppGetOrCreate", delay=0.5)
+    following = start(FROG, NO_LOGS)
+    server.wait_for("AppGetOrCreate")
+    record = json.loads(server.files[RECORD])
+    server.files[RECORD] = json.dumps({**record, "status": "completed"}).encode()
+    server.finish(FROG_APP)
+    assert "completed" in following.line_with("  status ")
     assert following.end() == (0, "")
 
 

@@ -175,6 +175,7 @@ def test_measured_steps_make_the_pace_where_there_are_fewer_than_two_gaps() -> N
 
 PACED = rollouts_at((8, 350), (9, 250), (10, 150))
 AT_12 = replace(RUN, step=tool.Step(12, 50, "step"))
+AT_1 = replace(RUN, step=tool.Step(1, 50, "step"))
 
 
 def test_the_eta_counts_the_steps_left_less_the_time_since_the_last() -> None:
@@ -262,6 +263,7 @@ WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
         *((word, found(replace(RUN, status=word)), BLOCKED) for word in tool.ENDED_STATUSES),
         ("completed", found(app=OVER, has_result=True), BLOCKED),
         ("queued", found(WITHOUT_APP, app=None), None),
+        ("running", found(replace(AT_1, app_id=None), app=None), None),
         ("died", found(app=OVER), None),
         ("died", found(replace(RUN, waiting_for_gpu=True), app=OVER), None),
         ("waiting", found(replace(SILENT, waiting_for_gpu=True)), None),
@@ -270,6 +272,8 @@ WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
         ("running", found(app=UNKNOWN_APP), None),
         ("stuck", found(SILENT), BLOCKED),
         ("stuck", found(LONG_USUAL), BLOCKED),
+        ("stuck", found(SILENT, rollouts=rollouts_at((10, 1500))), BLOCKED),
+        ("slow", found(replace(SILENT, attempt_began=NOW - 60)), replace(BUSY, blocker=BLOCKER)),
         ("stuck", found(SILENT), QUIET),
         ("stuck", found(replace(SILENT, steps=())), QUIET),
         ("stuck", found(SILENT), None),
@@ -322,10 +326,21 @@ def words_of(case: tool.Found, logs: tool.LogJudgement | None = None) -> str:
             found(replace(RUN, status="failed", ended_at=NOW - 7200, error=("head", "it broke"))),
             "step unknown; ended 2h 0m ago: it broke",
         ),
+        (
+            found(replace(RUN, status="failed", error=("RuntimeError: CUDA", "Compile"))),
+            "step unknown: RuntimeError: CUDA",
+        ),
     ],
 )
 def test_the_verdict_is_worded(case: tool.Found, text: str) -> None:
     assert words_of(case) == text
+
+
+def test_a_blocker_that_the_run_has_got_over_by_its_record_is_none() -> None:
+    healthy = found(rollouts=(tool.Rollout(11, created_at=NOW - 60),))
+    assert tool.judge(healthy, NOW, BLOCKED).blocker is None
+    failing = found(rollouts=(tool.Rollout(11, created_at=NOW - 60, trouble="all_infra_failure"),))
+    assert tool.judge(failing, NOW, BLOCKED).blocker == BLOCKER
 
 
 def test_a_blocker_is_named_though_the_run_goes_on_and_comes_with_a_next_step() -> None:

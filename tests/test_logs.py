@@ -91,6 +91,22 @@ def tail(*lines: str) -> str:
         ("ERROR: checkpoint iter_20 was not saved", None),
         ("invalid token id 151645 skipped", None),
         ("Loading weights: 401/512", None),
+        ("[rollout 11] reward request failed: 401 Unauthorized for url https://x", "auth"),
+        ("step 12: RuntimeError: loss is NaN", "traceback"),
+        ("rollout 4: {'rollout/error': '401 Unauthorized'}", None),
+        ("sample 31: reward request failed: 401 Unauthorized for url https://x", "auth"),
+        ("sample 31: ['401 Unauthorized']", None),
+        ("Response status 429 Too Many Requests", "rate_limited"),
+        ("Completion request failed: 429 Too Many Requests", "rate_limited"),
+        ("Error scoring sample {'id': 12}: 401 Unauthorized", "auth"),
+        ("Exception: judge gave no score after 60 attempts", "traceback"),
+        (
+            "2026-09-01 12:00:00 | ERROR    | slime.rollout:generate:212 - ValueError: x",
+            "traceback",
+        ),
+        ("eval | reward model error: 401.23 | len 1800", None),
+        ("Invalid EOS token, ignoring", None),
+        ("Unauthorized tool calls: 0", None),
     ],
 )
 def test_a_line_is_a_failure_of_its_kind_or_none(line: str, kind: str | None) -> None:
@@ -116,6 +132,14 @@ def test_a_line_is_a_failure_of_its_kind_or_none(line: str, kind: str | None) ->
 )
 def test_progress_after_a_failure_means_that_it_blocks_nothing(line: str) -> None:
     assert tool.judge_logs(tail("ValueError: bad", f"(Actor pid=1) {line}")).blocker is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["step 12: training failed, shutting down", "checkpoint: will be saved every 20 steps"],
+)
+def test_what_only_names_a_step_or_a_checkpoint_is_no_progress(line: str) -> None:
+    assert tool.judge_logs(tail("ValueError: bad", line)).blocker is not None
 
 
 @pytest.mark.parametrize("between", ["10%|█ | 1/10", "", '"GET /health HTTP/1.1" 200', "working"])
@@ -153,6 +177,17 @@ def test_a_failure_far_older_than_the_newest_is_not_its_cause() -> None:
     blocker = tool.judge_logs("".join(lines)).blocker
     assert blocker is not None
     assert blocker.kind == "auth"
+
+
+def test_a_refused_request_that_was_made_again_is_not_the_cause_of_what_comes_later() -> None:
+    working = ["Downloaded part of the data"] * 30
+    refused = "429 Client Error: Too Many Requests. Retrying in 10s"
+    later = tool.judge_logs(tail(refused, *working, "KeyError: 'question'")).blocker
+    assert later is not None
+    assert later.line == "KeyError: 'question'"
+    at_once = tool.judge_logs(tail(refused, "RuntimeError: gave up")).blocker
+    assert at_once is not None
+    assert at_once.kind == "rate_limited"
 
 
 def test_repeats_that_ray_sums_up_or_that_differ_in_their_url_are_counted() -> None:

@@ -257,6 +257,19 @@ def test_a_watch_reads_the_rollouts_again_only_when_the_step_moved(
     assert summaries() == 2
 
 
+def test_a_watch_of_a_run_without_steps_sees_its_rollouts(
+    server: LocalModal, start: Follow
+) -> None:
+    path = "training-rollouts-summary/summary.json"
+    change(server, FROG, metadata={})
+    watching = start(FROG, "--watch", "--interval", "2")
+    watching.line_with("stuck: step unknown")
+    rows = json.loads(server.files[path])["items"]
+    fresh = {"training_run_id": FROG, "rollout_id": 11, "created_at": time.time()}
+    server.files[path] = json.dumps({"items": [*rows, fresh]}).encode()
+    watching.line_with("running running: step unknown")
+
+
 def test_a_watch_ends_when_nobody_reads_it_any_longer(server: LocalModal, start: Follow) -> None:
     watching = start(FROG, "--watch", "--interval", "60")
     watching.line_with("running stuck")
@@ -280,12 +293,21 @@ def test_follow_on_a_terminal_keeps_one_line_under_the_logs(server: LocalModal) 
     assert not [line for line in screen if "step 12/50 · " in line]  # each was erased again
 
 
-def test_watch_on_a_terminal_is_refreshed_in_place(server: LocalModal) -> None:
+@pytest.mark.parametrize(("columns", "lines"), [(100, "40"), (49, "12")])
+def test_watch_on_a_terminal_is_refreshed_in_place(
+    server: LocalModal, columns: int, lines: str
+) -> None:
     def meanwhile() -> None:
         change(server, FROG, status="completed", ended_at=time.time())
 
-    words = (FROG, "--watch", "--interval", "2")
-    status, written = written_to_a_terminal(server, words, meanwhile=meanwhile)
+    status, written = written_to_a_terminal(
+        server,
+        (FROG, "--watch", "--interval", "2"),
+        columns=columns,
+        meanwhile=meanwhile,
+        environment={"LINES": lines},
+    )
     assert status == 0
     assert "\x1b[1A" in written  # up again, over what was shown before
     assert re.search(r"Verdict.*stuck.*Verdict.*completed", written, re.DOTALL)
+    assert max(map(len, re.findall(" +", written))) < columns

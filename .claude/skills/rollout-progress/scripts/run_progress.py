@@ -195,6 +195,11 @@ class Run:
         return self.steps[0] if self.steps else None
 
     @property
+    def begun(self) -> bool:
+        """Whether the training loop has begun: then it has an app, recorded or not."""
+        return (self.step is not None and self.step.current > 0) or self.latest_rollout is not None
+
+    @property
     def ended(self) -> bool:
         """Whether the run is over: by its status, or by its end where that is some other word."""
         if self.status == "running":
@@ -218,7 +223,10 @@ LIVE_STATES = frozenset({"ephemeral", "detached", "deployed", "initializing"})
 
 @dataclass(frozen=True)
 class Row:
-    """A runs summary row: what matching needs, and the row itself for `parse_run`."""
+    """A runs summary row: what matching needs, and the row itself for `parse_run`.
+
+    No W&B id that was made of the run id: as a prefix of it, it may be that of several runs.
+    """
 
     run_id: str
     app_id: str | None
@@ -446,16 +454,21 @@ def _parse_resumed_from(metadata: object) -> str | None:
 
 
 def _parse_wandb_ids(record: object, run_id: str) -> tuple[str, ...]:
+    """The recorded ones, else the one that the gym makes of the run id."""
+    blocks = (_member(record, "config", key) for key in ("wandb", "metrics"))
+    derived = (run_id[:8],) if any(isinstance(block, dict) for block in blocks) else ()
+    return _recorded_wandb_ids(record) or derived
+
+
+def _recorded_wandb_ids(record: object) -> tuple[str, ...]:
     blocks = [_member(record, "config", key) for key in ("wandb", "metrics")]
     attempts = [
         attempt
         for key in ("wandb_attempts", "metric_attempts")
         for attempt in _elements(record, "metadata", key)
     ]
-    recorded = [found for source in (*blocks, *attempts) if (found := _text(source, "run_id"))]
-    if recorded:
-        return tuple(dict.fromkeys(recorded))
-    return (run_id[:8],) if any(isinstance(block, dict) for block in blocks) else ()
+    found = (_text(source, "run_id") for source in (*blocks, *attempts))
+    return tuple(dict.fromkeys(wandb_id for wandb_id in found if wandb_id))
 
 
 def _open_substeps(record: object) -> Iterator[tuple[str, EpochSeconds]]:
@@ -605,7 +618,7 @@ def parse_rows(summary: object) -> tuple[Row, ...]:
         row = Row(
             run_id=run_id,
             app_id=_parse_app_id(item),
-            wandb_ids=_parse_wandb_ids(item, run_id),
+            wandb_ids=_recorded_wandb_ids(item),
             created_at=_time(item, "created_at"),
             record=item,
         )
@@ -816,6 +829,8 @@ SDK = {"modal", "grpclib", "aiohttp"}
 APP_PATIENCE = 5.0
 # Records read at once while looking for an app id or a W&B id.
 RECORDS_AT_ONCE = 32
+# Seconds by which a record is newer than its row says, if the row is of an earlier time.
+ROW_LAG = 60
 # Newest steps whose timing files are read: the one under way, and ten to compare it with.
 TIMED_STEPS = 11
 
@@ -1063,13 +1078,17 @@ async def read_run(
     app = await _await_app(app_state) if app_state else None
     if app and app.unknown:
         store.failures.append(app_failure(app.unknown))
+    if run.status == "running" and app and app.live is False and not stale:
+        # It has died, or it has ended since its record was read: the record now tells.
+        run = await store.noted(_read_record(store, run.run_id)) or run
+        has_result = has_result or await store.noted(store.exists(_result_path(run.run_id)))
     return Found(
         run=replace(run, steps=steps),
         app=app,
         rollouts=rollouts,
         has_result=has_result,
         stale=stale,
-        failures=tuple(store.failures),
+        failures=tuple(dict.fromkeys(store.failures)),
         counted=counted,
         incomplete=incomplete,
     )
@@ -1086,7 +1105,7 @@ async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
         app = await _await_app(asyncio.create_task(_read_app(run.app_id, env, listed)))
     before = found.app.live if found.app else None
     moved = (run.step, run.status, app and app.live) != (found.run.step, found.run.status, before)
-    if moved or found.failures:
+    if moved or run.step is None or found.failures:
         whole = run.run_id.casefold()
         return await read_run(whole, env, patience, when_known=_ignored, note=_ignored)
     failures = (app_failure(app.unknown),) if app and app.unknown else ()
@@ -1126,9 +1145,13 @@ def _begin_beside(
 ) -> tuple[asyncio.Task[bool], asyncio.Task[dict[str, int]]]:
     """What is asked for by the run id alone: whether there is a result, and the timing files."""
     return (
-        asyncio.create_task(store.exists(f"{RESULTS}/{run_id}.json")),
+        asyncio.create_task(store.exists(_result_path(run_id))),
         asyncio.create_task(store.written(f"{SUBSTEP_TIMING}/{run_id}")),
     )
+
+
+def _result_path(run_id: str) -> str:
+    return f"{RESULTS}/{run_id}.json"
 
 
 async def _find(
@@ -1231,14 +1254,19 @@ async def _match_in_records(
 ) -> tuple[str, ...]:
     """Look for an app id or a W&B id in the records, newest first, until one matches.
 
-    A row may be missing, or be of the time before the run had an app. What rows alone have
+    A row may be missing, or be of the time before the run had this app. What rows alone have
     matched, one more batch of records may match too: it is never guessed.
     """
-    unread = index.newest_first(
-        run_id
-        for run_id in index.written
-        if run_id not in index.rows or not (matched or index.rows[run_id].app_id)
-    )
+
+    def unknown(run_id: str) -> bool:
+        row = index.rows.get(run_id)
+        if row is None or matched:
+            return row is None
+        sign = parse_run(row.record, run_id).last_sign
+        lags = sign is not None and index.written[run_id] > sign + ROW_LAG
+        return lags or not row.app_id
+
+    unread = index.newest_first(filter(unknown, index.written))
     for start in range(0, len(unread), RECORDS_AT_ONCE):
         batch = unread[start : start + RECORDS_AT_ONCE]
         read = await asyncio.gather(*(store.noted(_read_record(store, run_id)) for run_id in batch))
@@ -1390,6 +1418,8 @@ SLOW_PACES, STUCK_PHASES = 3, 2
 ORPHANED_AFTER = 5_400
 # Seconds within which failures belong to one chain, the first of them being the cause.
 CHAIN = 60.0
+# A request that was refused explains only what fails right after it: others are made again.
+REACH = {"auth": 10.0, "rate_limited": 10.0}
 
 
 @dataclass(frozen=True)
@@ -1414,7 +1444,8 @@ class PhaseTimes:
 class Judgement:
     """What is true of the run at `now`: its facts, and in a word and a next step the verdict.
 
-    `idle` is the time since its newest sign of life, `logs` is None without logs.
+    `idle` is the time since its newest sign of life, `logs` is None without logs, `why` is what
+    the record says of its end.
     """
 
     now: EpochSeconds
@@ -1426,6 +1457,7 @@ class Judgement:
     eta: Seconds | None
     phase: PhaseTimes
     since_step: Seconds | None
+    why: str | None
     word: str = "running"
     blocker: Blocker | None = None
     next_step: str | None = None
@@ -1436,6 +1468,8 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
     run = found.run
     recorded = [rollout.created_at for rollout in found.rollouts]
     sign = _newest((run.last_sign, *recorded))
+    went_well = [rollout.created_at for rollout in found.rollouts if not rollout.trouble]
+    logs = _still_blocked(logs, _newest((run.attempt_began, *went_well)))
     idle = None if sign is None else max(0.0, now - sign)
     condition = _condition(found, idle)
     pace = _pace(found)
@@ -1451,10 +1485,23 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
         eta=_eta(found, pace, now) if live and condition is None else None,
         phase=_phase_times(run, now if live else None),
         since_step=None if last_step is None else max(0.0, now - last_step),
+        why=run.reason or _cause(run.error),
     )
     word = _word(found, facts)
     blocker = logs.blocker if logs and word != "completed" else None  # once failed: no matter
     return replace(facts, word=word, blocker=blocker, next_step=_next_step(blocker))
+
+
+def _cause(error: Sequence[str]) -> str | None:
+    """The exception's own line of an error message, which advice may follow; else its last."""
+    told = [line for line in error if any(kind.pattern.search(line) for kind in FAILURES)]
+    return next(iter([*reversed(told), *reversed(error)]), None)
+
+
+def _still_blocked(logs: LogJudgement | None, moved: EpochSeconds | None) -> LogJudgement | None:
+    """The logs without a blocker that the run, by its record, has got over since."""
+    at = logs.blocker.at if logs and logs.blocker else None
+    return replace(logs, blocker=None) if logs and at and moved and at < moved else logs
 
 
 def is_silent(run: Run, now: EpochSeconds) -> bool:
@@ -1528,7 +1575,7 @@ REPEATED = re.compile(r" *\[repeated (\d+)x across cluster\].*")
 # What loggers write before a message: levels, times, files, ranks, the bar of an exception group.
 LOGGER = re.compile(
     r"(?:\[[^\]]*\]:?\s*|\d{4}-\d\d-\d\d[ T][\d:,.]+\s*|\d\d-\d\d [\d:]+\s*"
-    r"|[\w./]+:\d+\s*[-:]*\s+|(?:INFO|DEBUG|WARNING|ERROR|CRITICAL|FATAL)\b[\s:-]*(?:\w+:(?=\S))?"
+    r"|[\w./]+(?::[\w<>]+)?:\d+\s*[-:]*\s+|(?:INFO|DEBUG|WARNING|ERROR|CRITICAL|FATAL)\b[\s:-]*(?:\w+:(?=\S))?"
     r"|\s*\|\s+)*"
 )
 NOISE = re.compile(
@@ -1540,16 +1587,20 @@ PROGRESS = re.compile(
     r"\[?(?:Training )?(?:rollout|step|perf|eval|iteration)[ :]+\d+(?:/ *\d+)?"
     r" *(?:[:|\]]|- )"
     r"|Timer \S+ (?:start|end)\b|\{'loss': "
-    r"|(?!.*(?i:\bnot\b|n't|fail|error))"
+    r"|(?!.*(?i:\bnot\b|n't|\bwill\b|fail|error))"
     r".*(?i:\bsaved (?:the )?checkpoint\b|\bcheckpoint\b.*\bsaved\b)"
 )
 TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\)")
 # What stands between the tracebacks of one chain.
 BETWEEN = ("During handling of", "The above exception")
-# Where a line quotes data, such as a sample printed on one line: what follows is no failure.
+# What says so of the step that it names, though it is no kind of failure.
+BROKEN = re.compile(r"(?i:\b(?:failed|aborted|crashed|shutting down)\b(?! ?[:=/|]))")
+# Data that a line quotes whole, and where it quotes the rest, such as a sample: no failures there.
+QUOTED = re.compile(r"[\[{(]\s*[\"'][^\[\]{}()]*[\]})]")
 DATA = re.compile(
     r"[\[{(]\s*[\"']|\\n|^\w*Warning\b"
-    r"|^(?i:finish rollout|(?:first )?(?:rollout )?sample|prompt|response|completion|answer)\b"
+    r"|^(?i:finish rollout|(?:first )?(?:rollout )?sample|prompt|response|completion|answer)"
+    r"(?:\s*[:=]|\s*\d*\s*[:=]?\s*[\"'<\[{(])"
 )
 
 
@@ -1565,7 +1616,7 @@ class Failure:
 def _http(status: str) -> str:
     """A status as a server, a client or an SDK tells it, not any number of that size."""
     word = r"(?i:\b(?:status|code|error|http)(?:[ _]code)?\"?[ :=/]+(?:[\d.]+\"? )?"
-    return rf"{word}{status}\b)|\" {status}\b"
+    return rf"{word}{status}\b(?!\.\d))|\" {status}\b"
 
 
 # Each kind with its rank and its patterns; the first that is found in a line counts.
@@ -1592,8 +1643,10 @@ FAILURES = tuple(
         ("auth", 1): (
             r"\b40[13](?: (?:Client Error|Unauthorized|Forbidden)|, message=)",
             _http("40[13]"),
-            r"\bUnauthorized\b|(?i:access gated repo|GatedRepoError|gated repo for)",
-            r"(?i:invalid (?:\w+ )?token\b(?! id| type)|(?:invalid|incorrect) api key)",
+            r"\bUnauthorized\b(?! [\w ]+[:=] ?\d)",
+            "(?i:access gated repo|GatedRepoError|gated repo for)",
+            r"(?i:invalid (?!eos|bos|pad|unk|stop)(?:\w+ )?token\b(?! id| type))",
+            "(?i:(?:invalid|incorrect) api key)",
             r"(?i:api key must|proxy authorization)|AuthenticationError",
         ),
         ("rate_limited", 1): (
@@ -1609,6 +1662,7 @@ FAILURES = tuple(
         # An exception's own line: a dotted name, or one that ends as exceptions do.
         ("traceback", 2): (
             r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)",
+            "^Exception(?::|$)",
             r"^(?:[a-z_]\w*\.)+[A-Z]\w*(?:Timeout|Expired|Closed|Disconnected|Exceeded):",
             r"^(?:StopIteration|Fatal Python error|Segmentation fault)\b",
         ),
@@ -1693,13 +1747,13 @@ def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: s
     if writer in in_traceback and (text.startswith((" ", "+")) or message.startswith(BETWEEN)):
         return LogLine(at, text, "failure")
     in_traceback.discard(writer)
-    # A logger's brackets may be the step's own.
-    if PROGRESS.match(message) or PROGRESS.match(flush):
-        return LogLine(at, text, "progress")
+    begun = PROGRESS.match(message)
+    progress = begun or PROGRESS.match(flush)  # a logger's brackets may be the step's own
+    message = message[begun.end() :].lstrip() if begun else message
     repeated = REPEATED.search(message)
     times = 1 + int(repeated[1]) if repeated else 1
     message = REPEATED.sub("", message)
-    said = DATA.split(message, maxsplit=1)[0]
+    said = DATA.split(QUOTED.sub(lambda quoted: " " * len(quoted[0]), message), maxsplit=1)[0]
     for failure in FAILURES:
         match = failure.pattern.search(said)
         if match:
@@ -1708,7 +1762,7 @@ def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: s
             told = message if quoted else message[match.start() :]
             told = re.sub(r",? (?:retrying|will retry)\b.*", "", told)
             return LogLine(at, told, "failure", failure, times)
-    return LogLine(at, text, "activity")
+    return LogLine(at, text, "progress" if progress and not BROKEN.search(said) else "activity")
 
 
 def _blocker(lines: Sequence[LogLine]) -> Blocker | None:
@@ -1723,9 +1777,11 @@ def _blocker(lines: Sequence[LogLine]) -> Blocker | None:
         return None
     chain = [failing[-1]]
     for failure, line in reversed(failing[:-1]):
-        if (chain[-1][1].at or 0) - (line.at or 0) > CHAIN:
+        before = (chain[-1][1].at or 0) - (line.at or 0)
+        if before > CHAIN:
             break
-        chain.append((failure, line))
+        if before <= REACH.get(failure.kind, CHAIN):
+            chain.append((failure, line))
     rank = min(failure.rank for failure, _ in chain)
     newest = next(failure for failure, _ in chain if failure.rank == rank)
     cause = next(line for failure, line in reversed(chain) if failure is newest)
@@ -1769,7 +1825,7 @@ def _word(found: Found, judged: Judgement) -> str:
     silent = judged.idle is None or judged.idle > STUCK_AFTER
     late = max(SLOW_PACES * judged.pace.seconds, STUCK_AFTER) if judged.pace else None
     no_step = late is not None and judged.since_step is not None and judged.since_step > late
-    begun = run.step is not None and run.step.current > 1
+    begun = run.begun or bool(found.rollouts)
     queued = run.app_id is None and not run.app_id_malformed and not run.ended and not begun
     rules = (
         (run.status or "", run.status in ENDED_STATUSES),
@@ -1957,7 +2013,7 @@ def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
         shown = "unknown (malformed app id)"
     elif run.ended:
         shown = "none: the run ended before it had one, so there are no logs"
-    elif run.step and run.step.current > 1:
+    elif run.begun:
         shown = "none recorded, so there are no logs"
     else:
         shown = "none yet: the run is still queuing or in early setup, so there are no logs"
@@ -2230,7 +2286,6 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     ended = f"; ended {age_text(now - run.ended_at)} ago" if run.ended_at else ""
     idle = "as long as is known" if judged.idle is None else age_text(judged.idle)
     touched = "no sign of life known" if judged.idle is None else f"touched {idle} ago"
-    why = run.reason or (run.error[-1] if run.error else "")
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
     words = {True: "live", False: "not live", None: "state unknown"}
     state = words[app.live if app else None]
@@ -2249,7 +2304,8 @@ def verdict_text(found: Found, judged: Judgement) -> str:
         usual = f", usually {duration_text(judged.pace.seconds)}" if judged.pace else ""
         no_step = f"no step for {age_text(judged.since_step or 0)}{usual}"
         return f"{where}; touched {idle} ago, but {no_step}"
-    return texts.get(word, f"step {step_text(run.step)}{ended}{f': {why}' if why else ''}")
+    why = f": {judged.why}" if judged.why else ""
+    return texts.get(word, f"step {step_text(run.step)}{ended}{why}")
 
 
 def queued_text(run: Run, now: EpochSeconds) -> str:
@@ -2367,7 +2423,7 @@ def logs_object(
     last = None if told.activity is None else {"line": told.activity, "at": iso(quiet)}
     return {
         "command": command,
-        "lines": [clean(line) for line in output.splitlines()],
+        "lines": [clean(line.expandtabs(4)) for line in output.splitlines()],
         "last_activity": last,
         "quiet_seconds": max(0.0, now - quiet) if quiet else None,
     }
@@ -2397,14 +2453,19 @@ def iso(moment: EpochSeconds | None) -> str | None:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def new_console() -> Console:
+    """A console that takes text as it is. NO_COLOR and FORCE_COLOR are rich's to obey."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
 def open_console(*, fold: bool = True) -> Console:
     """A console that wraps to a terminal's window, and never wraps or colours a pipe.
 
-    NO_COLOR and FORCE_COLOR are rich's to obey. Lists don't `fold`: their ids are to be copied.
+    Lists don't `fold`: their ids are to be copied.
     """
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = new_console()
     if not fold or not sys.stdout.isatty() or console.width < NARROW:
         console.width = PIPE_WIDTH
     return console
@@ -2743,12 +2804,13 @@ def watch(arguments: Arguments, found: Found) -> int:
     """Show the run again and again until it is over; 0 if it completed, 5 if it ended otherwise."""
     from rich.live import Live
 
-    out = open_console()
+    out = new_console()
     live = Live(console=out, auto_refresh=False) if sys.stdout.isatty() else None
     said: tuple[object, ...] = ()
     for failure in found.failures:
         arguments.note(failure)
     with live or contextlib.nullcontext():
+        out.show_cursor()  # which rich has hidden: it would stay so after Ctrl-Z
         while True:
             judged = judge(found, time.time())
             told = (found.run.status, found.run.phase, found.run.step, judged.word)
