@@ -267,6 +267,15 @@ def test_a_wandb_id_made_of_the_run_id_is_only_a_prefix(shown: Shown) -> None:
     assert "elastic-moose" in shown.out
 
 
+def half_written(server: LocalModal, _: object) -> None:
+    server.files[f"{RECORD}.tmp"] = b"{"
+
+
+@shows("elastic-frog", NO_LOGS, arrange=half_written)
+def test_a_record_that_is_being_written_beside_the_run_is_no_run(shown: Shown) -> None:
+    assert (shown.status, shown.line("run")) == (0, FROG)
+
+
 def one_of_two_rows(server: LocalModal, _: object) -> None:
     rows = json.loads(server.files[RUNS_SUMMARY])["items"]
     kept = [row for row in rows if not row.get("training_run_id", "").startswith("amber-hawk")]

@@ -234,6 +234,14 @@ def test_the_rewards_are_drawn_in_buckets_with_first_last_and_best() -> None:
     )
 
 
+def test_the_line_under_followed_logs_waits_for_the_end_of_a_line() -> None:
+    below = tool.BottomLine(tool.parse_arguments(("frog", "--follow")), found(AT_12))
+    assert below.around(b"Loading ...") == b"Loading ..."
+    assert below.around(b"") == b""
+    assert below.around(b" done\n").startswith(b" done\nstep 12/50")
+    assert below.around(b"more\n").startswith(b"\r\x1b[2Kmore\nstep 12/50")
+
+
 # ---- The verdict: a test for each rule, and for the rules' order -----------------------------
 
 BLOCKER = tool.Blocker("auth", "401 Unauthorized for url https://x--y.modal.run/z", 25, NOW - 120)

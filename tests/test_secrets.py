@@ -45,6 +45,13 @@ MASKED = [
     (rf"{{\"api_key\": \"{LONG}\"}}", r"{\"api_key\": \"Zq8X…\"}"),
     (f"API_KEY=\x1b[33m{LONG}\x1b[0m", "API_KEY=\x1b[33mZq8X…\x1b[0m"),
     (f"\x1b[32mhf_{LONG}\x1b[0m", "\x1b[32mhf_Z…\x1b[0m"),
+    (f"ghs_{LONG} glpat-{LONG} xoxb-{LONG}", "ghs_… glpa… xoxb…"),
+    (f"'AWS_SECRET_ACCESS_KEY': '{LONG}'", "'AWS_SECRET_ACCESS_KEY': 'Zq8X…'"),
+    (f"AWS_SESSION_TOKEN={LONG}", "AWS_SESSION_TOKEN=Zq8X…"),
+    (f"x-api-key: {LONG}", "x-api-key: Zq8X…"),
+    (f"python train.py --wandb-key {LONG} --lr 1", "python train.py --wandb-key Zq8X… --lr 1"),
+    (f"--sglang-api-key={LONG}", "--sglang-api-key=Zq8X…"),
+    (f"  wandb_key ................ {LONG}", "  wandb_key ................ Zq8X…"),
     (f"two: hf_{LONG} and password={LONG}", "two: hf_Z… and password=Zq8X…"),
 ]
 
@@ -82,6 +89,9 @@ LEFT_ALONE = [
     "(RolloutManager pid=1188) rollout 14: {'rollout/rewards': 0.41, 'total_tokens': 18408.3}",
     "tokenizer_path=/root/models/tokenizer secret_sauce=False password_hash_rounds=12",
     "num_secrets=1234567890123456789",
+    "--prompt-key instruction_of_the_user --label-key the_expected_answer",
+    "  wandb_key_path ................ None",
+    "--wandb-key --use-wandb-for-every-rank",
     "Rollout generation:  25%|██        | 64/256 [01:06]\r\x1b[1A\r",
     "",
 ]
@@ -116,6 +126,8 @@ def test_the_longest_tail_is_masked_in_no_time() -> None:
         "api_key" * 50_000 + "secret=" * 20_000,
         "api_key=" * 20_000 + '"',
         "api_key=a" + "/" * 200_000,
+        "-" * 200_000 + "key",
+        "wandb_key " + "." * 200_000,
     ):
         tool.mask_secrets(line)
     assert time.perf_counter() - begun < 3

@@ -830,7 +830,7 @@ APP_PATIENCE = 5.0
 # Records read at once while looking for an app id or a W&B id.
 RECORDS_AT_ONCE = 32
 # Seconds by which a record is newer than its row says, if the row is of an earlier time.
-ROW_LAG = 60
+ROW_LAG = 10
 # Newest steps whose timing files are read: the one under way, and ten to compare it with.
 TIMED_STEPS = 11
 
@@ -1216,7 +1216,9 @@ async def _read_index(store: Store, note: Callable[[str], None]) -> Index:
         store.note(error)
         unreadable = f"is unreadable ({error.why}): the records themselves were searched"
     names = await store.noted(listing) or {}
-    run_ids = {name.removesuffix(".json"): at for name, at in names.items() if ".json" in name}
+    run_ids = {
+        name.removesuffix(".json"): at for name, at in names.items() if name.endswith(".json")
+    }
     written = {run_id: at for run_id, at in run_ids.items() if RUN_ID.fullmatch(run_id)}
     missing = len(written.keys() - rows.keys())
     if unreadable or missing:
@@ -1898,20 +1900,26 @@ _TOKEN = re.compile(
     rf"{_START}(?P<before>(?i:bearer)\s+{_COLOUR}(?=[\w.~+/=-]*\d))?"
     r"(?P<token>(?(before)[\w.~+/=-]{16,}"
     r"|(?:(?:ak|as|wk|ws)-[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}"
-    r"|ghp_[A-Za-z0-9]{16,}|github_pat_\w{16,})))",
+    r"|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abp]-[\w-]{16,})))",
     re.ASCII,
 )
+# How the names end to which credentials are assigned.
+_NAME = (
+    r"(?i:(?:(?:api|wandb)[_-]?key|secret(?:[_-](?:access[_-])?key)?|password"
+    r"|(?:access|auth|session|status)[_-]token"
+    r"|(?:hf|hub|hugging_?face|wandb|git(?:hub|lab)|gh|openai|anthropic|slack|pypi)[_-]token))"
+)
+# As in a shell, JSON or Python, as a flag, and in Megatron's list of arguments.
 _ASSIGNED = re.compile(
-    r"(?P<before>(?i:(?:api_?key|secret|password|(?:access|auth|status)_token"
-    r"|(?:hf|hub|hugging_?face|wandb|git(?:hub|lab)|gh|openai|anthropic|slack|pypi)_token))"
-    rf"\\?[\"']?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR})"
+    rf"(?P<before>{_NAME}(?:\\?[\"']?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR}"
+    rf"|\s\.{{3,}}\s)|(?<![\w-])--[\w-]{{0,30}}?{_NAME}\s+(?!-))"
     r"(?:(?P<quote>\\?[\"'])(?P<quoted>[^\s\"'\\\x1b]{16,}+)(?=(?P=quote))"
     r"|(?P<bare>[^\s\"'\\\x1b,;&)}\]]{16,}+))"
 )
 # Words without which a line holds no credential: looking for them is much faster than for those.
 _TRACES = (
-    "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "github_pat_", "bearer",
-    "key", "secret", "password", "_token",
+    "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_",
+    "github_pat_", "glpat-", "xox", "bearer", "key", "secret", "password", "_token", "-token",
 )  # fmt: skip
 _CODE_OR_PATH = re.compile(
     r"[(\[]|os\.environ|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
@@ -2043,10 +2051,11 @@ def phase_text(run: Run, phase: PhaseTimes) -> str:
 
 def bottom_text(found: Found, judged: Judgement) -> str:
     """One line under followed logs."""
+    eta = eta_text(judged.eta, judged.now)
     parts = [
         f"step {step_text(found.run.step)}",
         phase_text(found.run, replace(judged.phase, usual=None)),
-        f"eta {eta_text(judged.eta, judged.now)}" if judged.eta else "",
+        f"eta {eta}" if eta else "",
         f"last sign {age_text(judged.idle)} ago" if judged.idle is not None else "",
     ]
     return " · ".join(part for part in parts if part)
@@ -2908,7 +2917,8 @@ def show_logs(
     except ProgressError as error:
         failures = (arguments.guard(f"could not read the logs: {error}"),)
     if below:
-        sys.stdout.write(ERASE_LINE)
+        sys.stdout.write(below.erased())
+        sys.stdout.flush()
     if follow:
         found = refreshed(arguments, found, arguments.timeout)
     return found, b"".join(output), failures
@@ -2929,22 +2939,28 @@ class BottomLine:
         self._found = found
         self._looked = time.monotonic()
         self._drawn = False
+        self._begun = False  # whether the last line of the logs is unfinished: nothing under it
 
     def around(self, lines: bytes) -> bytes:
         """The lines in the place of the bottom line, and that one under them again."""
-        if not lines and self._drawn and time.monotonic() - self._looked < INTERVAL_DEFAULT:
+        due = time.monotonic() - self._looked >= INTERVAL_DEFAULT
+        if not lines and (self._begun or (self._drawn and not due)):
             return b""
-        if time.monotonic() - self._looked >= INTERVAL_DEFAULT:
+        if due:
             self._looked = time.monotonic()
             self._found = refreshed(self._arguments, self._found, GLANCE)
-        erase = ERASE_LINE if self._drawn else ""
-        if lines and not lines.endswith(b"\n"):  # a line of the logs is unfinished: not under it
-            self._drawn = False
-            return erase.encode() + lines
-        self._drawn = True
+        shown = self.erased().encode() + lines
+        self._begun = bool(lines) and not lines.endswith(b"\n")
+        self._drawn = not self._begun
+        if self._begun:
+            return shown
         line = bottom_text(self._found, judge(self._found, time.time()))
         cut = line[: max(shutil.get_terminal_size().columns - 1, 1)]
-        return erase.encode() + lines + cut.encode(errors="replace")
+        return shown + cut.encode(errors="replace")
+
+    def erased(self) -> str:
+        """What takes the line away, where there is one."""
+        return ERASE_LINE if self._drawn else ""
 
 
 def complain(message: str) -> None:
