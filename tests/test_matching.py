@@ -75,7 +75,7 @@ def test_a_url_without_anything_in_it_is_no_query(typed: str) -> None:
     ],
 )
 def test_only_what_can_be_a_whole_run_id_is_asked_for_directly(query: str, whole: bool) -> None:
-    assert tool.full_run_id(query) == (query if whole else None)
+    assert bool(tool.FULL_RUN_ID.fullmatch(query)) == whole
 
 
 @pytest.mark.parametrize("query", ["elastc-frog", "elastic-forg", "elastic-frog-a1b2c3d4e5f7"])

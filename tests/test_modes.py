@@ -293,10 +293,7 @@ def test_follow_on_a_terminal_keeps_one_line_under_the_logs(server: LocalModal) 
     assert not [line for line in screen if "step 12/50 · " in line]  # each was erased again
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(100, "40"), (49, "12")])
-def test_watch_on_a_terminal_is_refreshed_in_place(
-    server: LocalModal, columns: int, lines: str
-) -> None:
+def watched_to_its_end(server: LocalModal, columns: int, lines: int) -> str:
     def meanwhile() -> None:
         change(server, FROG, status="completed", ended_at=time.time())
 
@@ -305,9 +302,21 @@ def test_watch_on_a_terminal_is_refreshed_in_place(
         (FROG, "--watch", "--interval", "2"),
         columns=columns,
         meanwhile=meanwhile,
-        environment={"LINES": lines},
+        environment={"LINES": str(lines)},
     )
     assert status == 0
     assert "\x1b[1A" in written  # up again, over what was shown before
+    return written
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(100, 40), (49, 12)])
+def test_watch_on_a_terminal_is_refreshed_in_place(
+    server: LocalModal, columns: int, lines: int
+) -> None:
+    written = watched_to_its_end(server, columns, lines)
     assert re.search(r"Verdict.*stuck.*Verdict.*completed", written, re.DOTALL)
     assert max(map(len, re.findall(" +", written))) < columns
+
+
+def test_watch_in_a_tiny_window_ends_as_elsewhere(server: LocalModal) -> None:
+    assert watched_to_its_end(server, 9, 3).count("Verdict") > 1

@@ -73,6 +73,7 @@ import io
 import itertools
 import json
 import logging
+import math
 import re
 import select
 import shutil
@@ -343,9 +344,13 @@ def _newest(found: Iterable[_Number | None]) -> _Number | None:
 def parse_run(record: object, run_id: str) -> Run:
     """Make a Run from a record of any age; `run_id` is its key in the volume."""
     progress = _member(record, "metadata", "framework_progress")
-    phase = _text(record, "framework_status") or _text(progress, "phase")
+    progress_phase = _text(progress, "phase")
+    phase = _text(record, "framework_status") or progress_phase
+    # Whether what the progress says is said of the phase that is shown.
+    in_phase = phase is not None and phase == progress_phase
     status = _text(record, "status")
     latest = _parse_rollout(_member(record, "metadata", "latest_rollout"))
+    open_substeps = list(_open_substeps(record))
     app_id = _parse_app_id(record)
     progress_rollout_id = _count(progress, "rollout_id")
     return Run(
@@ -354,8 +359,7 @@ def parse_run(record: object, run_id: str) -> Run:
         status=status,
         phase=phase,
         waiting_for_gpu=status not in ENDED_STATUSES
-        and phase is not None
-        and phase == _text(progress, "phase")
+        and in_phase
         and _is_false(progress, "is_active"),
         step=_parse_step(progress),
         app_id=app_id,
@@ -370,7 +374,7 @@ def parse_run(record: object, run_id: str) -> Run:
                 _time(progress, "updated_at"),
                 _time(record, "metadata", "last_attempt_started_at"),
                 latest.created_at if latest else None,
-                *(start for _, start in _open_substeps(record)),
+                *(start for _, start in open_substeps),
             )
         ),
         reason=_text(record, "metadata", "terminal_reason"),
@@ -381,7 +385,8 @@ def parse_run(record: object, run_id: str) -> Run:
         model=_text(record, "config", "model", "model_name"),
         dataset=_text(record, "config", "dataset", "hf_repo")
         or _text(record, "config", "dataset", "name"),
-        phase_began=_phase_began(record, progress, phase),
+        phase_began=_newest(start for name, start in open_substeps if name == phase)
+        or (_time(progress, "updated_at") if in_phase else None),
         attempt_began=_time(record, "metadata", "last_attempt_started_at"),
         steps=_parse_steps(record, _count(progress, "current")),
         latest_rollout=latest,
@@ -483,14 +488,6 @@ def _open_substeps(record: object) -> Iterator[tuple[str, EpochSeconds]]:
             yield name, start
 
 
-def _phase_began(record: object, progress: object, phase: str | None) -> EpochSeconds | None:
-    starts = [start for name, start in _open_substeps(record) if name == phase]
-    if starts:
-        return max(starts)
-    shown = phase is not None and phase == _text(progress, "phase")
-    return _time(progress, "updated_at") if shown else None
-
-
 def _parse_steps(record: object, current: int | None) -> tuple[Timings, ...]:
     """The whole steps of `step_times` and `substep_times`, newest first."""
     steps = {
@@ -566,13 +563,11 @@ def newest_timing_files(names: Iterable[str], steps: int) -> tuple[TimingFile, .
         if (match := TIMING_FILE.fullmatch(name))
     )
     files = sorted(found, key=lambda file: (-file.rollout_id, file.role))
-    newest = list(dict.fromkeys(file.rollout_id for file in files))[:steps]
-    drivers = {file.rollout_id for file in files if file.role == "driver"}
-    return tuple(
-        file
-        for file in files
-        if file.rollout_id in newest and (file.role == "driver" or file.rollout_id not in drivers)
-    )
+    newest: list[TimingFile] = []
+    for _, group in itertools.islice(itertools.groupby(files, lambda file: file.rollout_id), steps):
+        mine = list(group)
+        newest += [file for file in mine if file.role == "driver"] or mine
+    return tuple(newest)
 
 
 def parse_substep_timings(records: Mapping[TimingFile, object]) -> tuple[Timings, ...]:
@@ -726,7 +721,7 @@ def parse_rollout_ids(names: Iterable[str], run_id: str) -> frozenset[int]:
 
 def parse_app_list(listed: object, app_id: str) -> App:
     """Find an app in `modal app list --json`, whose keys and states changed with releases."""
-    for item in listed if isinstance(listed, list) else ():
+    for item in _elements(listed):
         keys = {key.casefold().replace(" ", "_"): value for key, value in _items(item)}
         if keys.get("app_id") != app_id:
             continue
@@ -774,11 +769,6 @@ def _id_in_url(url: str) -> str:
         if before.casefold() in ("runs", "groups")
     ]
     return next(reversed(named or segments), "")
-
-
-def full_run_id(query: str) -> str | None:
-    """The query where it can only be a whole run id, so that its record can be asked for."""
-    return query if FULL_RUN_ID.fullmatch(query) else None
 
 
 def match_runs(query: str, rows: Iterable[Row | Run], run_ids: Iterable[str]) -> tuple[str, ...]:
@@ -899,6 +889,11 @@ class Found:
     failures: tuple[str, ...]
     counted: bool = True
     incomplete: str | None = None
+
+    @property
+    def live(self) -> bool | None:
+        """Whether the run's app is live; None where it has none or Modal did not tell."""
+        return self.app.live if self.app else None
 
 
 def require_modal() -> None:
@@ -1048,8 +1043,8 @@ async def read_run(
     env: str | None,
     patience: Seconds,
     *,
-    when_known: Callable[[Run], None],
-    note: Callable[[str], None],
+    when_known: Callable[[Run], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Found:
     """Find the run that the query means and read all that is shown of it.
 
@@ -1058,7 +1053,8 @@ async def read_run(
     """
     store = Store(env, patience)
     await store.open()
-    run_id = full_run_id(query)
+    # What can only be a whole run id: its record can be asked for.
+    run_id = query if FULL_RUN_ID.fullmatch(query) else None
     # Begun first, since the app and its logs wait for it alone.
     finding = asyncio.create_task(_find(store, query, run_id, note))
     beside = _begin_beside(store, run_id) if run_id else None
@@ -1075,9 +1071,7 @@ async def read_run(
         store.noted(result),
         _read_steps(store, run, timing_names),
     )
-    app = await _await_app(app_state) if app_state else None
-    if app and app.unknown:
-        store.failures.append(app_failure(app.unknown))
+    app = await _await_app(store, app_state) if app_state else None
     if run.status == "running" and app and app.live is False and not stale:
         # It has died, or it has ended since its record was read: the record now tells.
         run = await store.noted(_read_record(store, run.run_id)) or run
@@ -1100,26 +1094,14 @@ async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
     await store.open()
     listed = _begin_app_list(env)
     run = await _read_record(store, found.run.run_id)
-    app = None
-    if run.app_id:
-        app = await _await_app(asyncio.create_task(_read_app(run.app_id, env, listed)))
-    before = found.app.live if found.app else None
-    moved = (run.step, run.status, app and app.live) != (found.run.step, found.run.status, before)
-    if moved or run.step is None or found.failures:
-        whole = run.run_id.casefold()
-        return await read_run(whole, env, patience, when_known=_ignored, note=_ignored)
-    failures = (app_failure(app.unknown),) if app and app.unknown else ()
+    app_state = asyncio.create_task(_read_app(run.app_id, env, listed)) if run.app_id else None
+    app = await _await_app(store, app_state) if app_state else None
     run = replace(run, steps=run.steps or found.run.steps)
-    return replace(found, run=run, app=app, failures=failures)
-
-
-def app_failure(why: str) -> str:
-    """How an app's state that Modal does not tell is told as a failed call."""
-    return f"could not read the app's state: {why}"
-
-
-def _ignored(_: object) -> None:
-    """Nobody needs to hear of it."""
+    fresh = replace(found, run=run, app=app, failures=tuple(store.failures))
+    moved = (run.step, run.status, fresh.live) != (found.run.step, found.run.status, found.live)
+    if moved or run.step is None or found.failures:
+        return await read_run(run.run_id.casefold(), env, patience)
+    return fresh
 
 
 async def read_runs(
@@ -1340,11 +1322,14 @@ async def _read_steps(
     return parse_substep_timings(dict(zip(files, records, strict=True)))
 
 
-async def _await_app(state: asyncio.Task[App]) -> App:
+async def _await_app(store: Store, state: asyncio.Task[App]) -> App:
+    """The app's state, given up once it holds the blocks back for too long."""
     done, _ = await asyncio.wait({state}, timeout=APP_PATIENCE)
-    if done:
-        return state.result()
-    return App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
+    late = App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
+    app = state.result() if done else late
+    if app.unknown:
+        store.failures.append(f"could not read the app's state: {app.unknown}")
+    return app
 
 
 async def _read_app(app_id: str, env: str | None, listed: Awaitable[object] | None) -> App:
@@ -1410,7 +1395,6 @@ async def _list_apps(env: str | None) -> object:
 
 # Seconds without a sign of life after which a live run is possibly stuck: the skill's ten minutes.
 STUCK_AFTER = 600.0
-Level: TypeAlias = Literal["plain", "good", "warn", "bad", "dim", "bold", "heading"]
 Condition: TypeAlias = Literal["stuck", "died", "finished", "over"]
 # Newest gaps and steps of which the pace is the median: as many as outvote a restart's pause.
 PACED = 10
@@ -1476,7 +1460,7 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
     condition = _condition(found, idle)
     pace = _pace(found)
     last_step = _newest((*recorded, run.attempt_began if any(recorded) else None))
-    live = run.status == "running" and found.app is not None and found.app.live is True
+    live = run.status == "running" and found.live is True
     facts = Judgement(
         now=now,
         logs=logs,
@@ -1513,15 +1497,13 @@ def is_silent(run: Run, now: EpochSeconds) -> bool:
 
 
 def _condition(found: Found, idle: Seconds | None) -> Condition | None:
-    if found.run.status != "running" or found.app is None:
+    if found.run.status != "running":
         return None
-    if found.app.live is False:
+    if found.live is False:
         if found.has_result is None:
             return "over"
         return "finished" if found.has_result else "died"
-    if found.app.live and idle is not None and idle > STUCK_AFTER:
-        return "stuck"
-    return None
+    return "stuck" if found.live and (idle or 0) > STUCK_AFTER else None
 
 
 def _pace(found: Found) -> Pace | None:
@@ -1580,11 +1562,11 @@ LOGGER = re.compile(
     r"|[\w./]+(?::[\w<>]+)?:\d+\s*[-:]*\s+|(?:INFO|DEBUG|WARNING|ERROR|CRITICAL|FATAL)\b[\s:-]*(?:\w+:(?=\S))?"
     r"|\s*\|\s+)*"
 )
+BAR = re.compile(r".*(?:\d{1,3}%\||\b(?:it/s|s/it)\b)")
 NOISE = re.compile(
-    r"\s*$|.*(?:\d{1,3}%\||\b(?:it/s|s/it)\b)|(?i:.*\bhealth.?check\b.*\b(?:ok|passed)\b)"
+    rf"{BAR.pattern}|(?i:.*\bhealth.?check\b.*\b(?:ok|passed)\b)"
     r"|.*\"(?:GET|HEAD) /(?:v\d/)?(?:health|ping|livez|ready|metrics|get_(?:server|model)_info)"
 )
-BAR = re.compile(r".*(?:\d{1,3}%\||\b(?:it/s|s/it)\b)")
 PROGRESS = re.compile(
     r"\[?(?:Training )?(?:rollout|step|perf|eval|iteration)[ :]+\d+(?:/ *\d+)?"
     r" *(?:[:|\]]|- )"
@@ -1710,7 +1692,7 @@ def judge_logs(tail: str) -> LogJudgement:
     active = [line for line in lines if line.kind in ("activity", "progress")]
     last = active[-1] if active else None
     only_noise = bool(lines) and all(line.kind == "noise" for line in lines)
-    bars = any(BAR.match(line.text) for line in lines) if only_noise else False
+    bars = any(BAR.match(line.text) for line in lines)
     return LogJudgement(
         blocker=_blocker(lines),
         activity=last.text if last else None,
@@ -1798,7 +1780,6 @@ def _alike(line: LogLine) -> str:
 
 # ---- The verdict: how far, doing what, stuck on what, in a word and a line.
 
-
 NEXT_STEPS = {
     "auth": "check that the container has a valid token, and that it may read what is asked for",
     "proxy_auth": "the endpoint wants a proxy token: send Modal-Key and Modal-Secret "
@@ -1823,7 +1804,7 @@ def _next_step(blocker: Blocker | None) -> str | None:
 def _word(found: Found, judged: Judgement) -> str:
     """The verdict's word: the first rule that holds gives it."""
     run = found.run
-    live = found.app.live if found.app else None
+    live = found.live
     silent = judged.idle is None or judged.idle > STUCK_AFTER
     late = max(SLOW_PACES * judged.pace.seconds, STUCK_AFTER) if judged.pace else None
     no_step = late is not None and judged.since_step is not None and judged.since_step > late
@@ -1863,6 +1844,7 @@ def _is_stuck(judged: Judgement) -> bool:
 # but `show`.
 # ======================================================================================
 
+Level: TypeAlias = Literal["plain", "good", "warn", "bad", "dim", "bold", "heading"]
 STYLES: dict[Level, str] = {
     "plain": "",
     "good": "green",
@@ -2003,10 +1985,9 @@ def step_text(step: Step | None) -> str:
 
 
 def stopped_text(app: App, now: EpochSeconds) -> str:
-    """`stopped 14m ago by NAME`, `stopping`, `disabled`."""
+    """`stopped 14m ago`, `stopping`, `disabled`."""
     ago = f" {age_text(now - app.stopped_at)} ago" if app.stopped_at else ""
-    by = f" by {app.stopped_by}" if app.stopped_by else ""
-    return f"{app.state or 'stopped'}{ago}{by}"
+    return f"{app.state or 'stopped'}{ago}"
 
 
 def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
@@ -2016,7 +1997,8 @@ def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
     if app and app.live:
         return f"{run.app_id} · live ({app.state})", "good"
     if app:
-        shown = f"{run.app_id} · not live ({stopped_text(app, now)})"
+        by = f" by {app.stopped_by}" if app.stopped_by else ""
+        shown = f"{run.app_id} · not live ({stopped_text(app, now)}{by})"
     elif run.app_id_malformed:
         shown = "unknown (malformed app id)"
     elif run.ended:
@@ -2082,11 +2064,11 @@ def attempt_text(run: Run) -> str | None:
     return str(run.attempt) if run.attempt and run.attempt > 1 else None
 
 
-def styled(text: str, level: Level = "plain") -> RenderableType:
-    """Text that rich leaves as it is."""
+def styled(text: str | None, level: Level = "plain") -> RenderableType:
+    """Text that rich leaves as it is; none where it is unknown."""
     from rich.text import Text
 
-    return Text(text, STYLES[level])
+    return Text(text or "", STYLES[level])
 
 
 def indented(block: RenderableType) -> RenderableType:
@@ -2100,42 +2082,29 @@ def grid(*titles: str) -> Table:
     """A table without lines."""
     from rich.table import Table
 
-    spaced = (0, 2, 0, 0)
-    return Table(
-        *titles,
-        box=None,
-        padding=spaced,
-        pad_edge=False,
-        show_header=bool(titles),
-        header_style="dim",
-    )
+    table = Table.grid(*titles, padding=(0, 2, 0, 0))
+    table.show_header, table.header_style = bool(titles), "dim"
+    return table
 
 
-def field(
-    label: str, value: RenderableType, level: Level = "plain", label_level: Level = "dim"
-) -> RenderableType:
+def field(label: str, value: RenderableType, label_level: Level = "dim") -> RenderableType:
     """One labelled line, its further lines under the value."""
     line = grid()
     line.add_column(width=LABEL_WIDTH, no_wrap=True)
     line.add_column(overflow="fold")
-    shown = styled(value, level) if isinstance(value, str) else value
-    line.add_row(styled(label, label_level), shown)
+    line.add_row(styled(label, label_level), styled(value) if isinstance(value, str) else value)
     return indented(line)
 
 
-LabelledRow: TypeAlias = "tuple[str, RenderableType | None, Level]"
-
-
-def labelled(rows: Iterable[LabelledRow]) -> list[RenderableType]:
+def labelled(values: Mapping[str, RenderableType | None]) -> list[RenderableType]:
     """The labelled lines of a block; one whose value is unknown is left out."""
-    return [field(label, value, level) for label, value, level in rows if value]
+    return [field(label, value) for label, value in values.items() if value]
 
 
-def step_bar(step: Step, eta: Seconds | None) -> RenderableType:
+def step_bar(step: Step, total: int, eta: Seconds | None) -> RenderableType:
     """The step, how much of the training is done, and how long the rest may take."""
     from rich.progress_bar import ProgressBar
 
-    total = step.total or 1
     done = min(max(step.current - 1, 0), total)
     line = grid()
     line.add_column(overflow="fold")
@@ -2149,8 +2118,9 @@ def step_bar(step: Step, eta: Seconds | None) -> RenderableType:
 def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[RenderableType]:
     """The Progress block; a line whose value is unknown is left out."""
     run, now = found.run, judged.now
-    app, app_level = app_text(run, found.app, now)
-    with_bar = bar and run.step and run.step.total
+    step: RenderableType = step_text(run.step)
+    if bar and run.step and run.step.total:
+        step = step_bar(run.step, run.step.total, judged.eta)
     over = run.status != "running"
     row = "this is its row in the runs summary, which may lag"
     stale = f"the record could not be read ({found.stale}): {row}" if found.stale else None
@@ -2158,40 +2128,35 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
     if judged.pace:
         each = duration_text(judged.pace.seconds)
         pace = f"{each} a step (median of the last {judged.pace.count})"
-    rows: list[LabelledRow] = [
-        ("run", run.run_id, "plain"),
-        ("source", stale, "warn"),
-        ("framework", run.framework, "plain"),
-        ("status", run.status or "unknown", LEVELS.get(run.status or "", "plain")),
-        ("phase", phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
-        (
-            "step",
-            step_bar(run.step, judged.eta) if run.step and with_bar else step_text(run.step),
-            "plain",
-        ),
-        ("attempt", attempt_text(run), "plain"),
-        ("app", app, app_level),
-        ("url", run.url, "plain"),
-        ("created", moment_text(run.created_at, now) if run.created_at else None, "plain"),
-        ("started", moment_text(run.started_at, now) if run.started_at else None, "plain"),
-        ("updated", moment_text(judged.updated_at, now) if judged.updated_at else None, "plain"),
-        ("ended", moment_text(run.ended_at, now) if run.ended_at and over else None, "plain"),
-        ("reason", run.reason if over else None, "plain"),
-        ("error", "\n│ ".join(run.error) if over else None, "bad"),
-        ("timings", timings_text(run.timings) if run.timings else None, "plain"),
-        ("pace", pace, "plain"),
-        ("eta", eta_text(judged.eta, now), "plain"),
-    ]
-    lines = labelled(rows)
-    return [styled("Progress", "heading"), *lines, *condition_hint(found.app, judged)]
+    lines: dict[str, RenderableType | None] = {
+        "run": run.run_id,
+        "source": styled(stale, "warn"),
+        "framework": run.framework,
+        "status": styled(run.status or "unknown", LEVELS.get(run.status or "", "plain")),
+        "phase": styled(phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
+        "step": step,
+        "attempt": attempt_text(run),
+        "app": styled(*app_text(run, found.app, now)),
+        "url": run.url,
+        "created": moment_text(run.created_at, now) if run.created_at else None,
+        "started": moment_text(run.started_at, now) if run.started_at else None,
+        "updated": moment_text(judged.updated_at, now) if judged.updated_at else None,
+        "ended": moment_text(run.ended_at, now) if run.ended_at and over else None,
+        "reason": run.reason if over else None,
+        "error": styled("\n│ ".join(run.error) if over else None, "bad"),
+        "timings": timings_text(run.timings) if run.timings else None,
+        "pace": pace,
+        "eta": eta_text(judged.eta, now),
+    }
+    hint = condition_hint(found.app, judged)
+    return [styled("Progress", "heading"), *labelled(lines), *hint]
 
 
 def condition_hint(app: App | None, judged: Judgement) -> list[RenderableType]:
     """The line that says that the run is not simply running, if it isn't."""
     if judged.condition is None:
         return []
-    # As a clause: who stopped it stands in the app line.
-    how = stopped_text(replace(app, stopped_by=None), judged.now) if app else ""
+    how = stopped_text(app, judged.now) if app else ""
     over = f"status says running, but the app {how if how.startswith('stopped') else f'is {how}'}"
     quiet = f"the app is live but the run has recorded nothing for {age_text(judged.idle or 0)}"
     hints: dict[Condition, tuple[str, Level]] = {
@@ -2209,14 +2174,13 @@ def condition_hint(app: App | None, judged: Judgement) -> list[RenderableType]:
 def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     """The Rollouts block: how many, the latest, the course of the reward, the last five."""
     rollouts = found.rollouts
-    recorded = str(len(rollouts)) if found.counted else "unknown"
     lack = found.incomplete
-    rows: list[LabelledRow] = [
-        ("recorded", recorded, "plain"),
-        ("latest", latest_text(found.run, rollouts[-1].rollout_id) if rollouts else None, "plain"),
-        ("note", f"figures are incomplete: {lack}" if lack else None, "warn"),
-        ("reward", reward_text(rollouts, min(SPARKS, max(width - LABEL_WIDTH - 5, 1))), "plain"),
-    ]
+    told: dict[str, RenderableType | None] = {
+        "recorded": str(len(rollouts)) if found.counted else "unknown",
+        "latest": latest_text(found.run, rollouts[-1].rollout_id) if rollouts else None,
+        "note": styled(f"figures are incomplete: {lack}" if lack else None, "warn"),
+        "reward": reward_text(rollouts, max(1, min(SPARKS, width - LABEL_WIDTH - 5))),
+    }
     last = rollouts[-LAST_ROLLOUTS:]
     table = grid()
     table.show_header = True
@@ -2232,14 +2196,14 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
             "–" if rollout.seconds is None else duration_text(rollout.seconds),
             *([styled(rollout.trouble, "bad")] if rollout.trouble else []),
         )
-    lines = [styled("Rollouts", "heading"), *labelled(rows)]
+    lines = [styled("Rollouts", "heading"), *labelled(told)]
     return [*lines, indented(table)] if last else lines
 
 
 def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
     """A sparkline of the mean rewards, with first → last and the best; None for fewer than two."""
-    known = [rollout for rollout in rollouts if rollout.mean_reward is not None]
-    rewards = [rollout.mean_reward or 0.0 for rollout in known]
+    known = {r.rollout_id: r.mean_reward for r in rollouts if r.mean_reward is not None}
+    rewards = list(known.values())
     if len(rewards) < 2:  # noqa: PLR2004 - a single one has no course
         return None
     buckets = min(columns, len(rewards))
@@ -2248,9 +2212,9 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
     low, high = min(means), max(means)
     shares = [(mean - low) / (high - low) if high > low else 0.0 for mean in means]
     line = "".join(SPARK[round(share * (len(SPARK) - 1))] for share in shares)
-    best = max(known, key=lambda rollout: rollout.mean_reward or 0.0)
+    best = max(known, key=lambda rollout_id: known[rollout_id])
     first, last, most = (_or_dash(n, "{:.4f}") for n in (rewards[0], rewards[-1], max(rewards)))
-    return f"{line}  {first} → {last}, best {most} (rollout_id {best.rollout_id})"
+    return f"{line}  {first} → {last}, best {most} (rollout_id {best})"
 
 
 def latest_text(run: Run, rollout_id: int) -> str:
@@ -2275,18 +2239,18 @@ def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
     """The Verdict block: the answer, where the eye is."""
     level = LEVELS.get(judged.word, "warn")
     blocker, logs = judged.blocker, judged.logs
-    rows: list[LabelledRow] = [
-        ("blocker", blocker_text(blocker, judged.now) if blocker else None, "bad"),
-        ("next", judged.next_step, "plain"),
-        ("logs", activity_text(logs, judged.now) if logs else None, "plain"),
-    ]
-    answer = field(judged.word, verdict_text(found, judged), level, level)
-    return [styled("Verdict", "heading"), answer, *labelled(rows)]
+    answer = field(judged.word, styled(verdict_text(found, judged), level), level)
+    why: dict[str, RenderableType | None] = {
+        "blocker": styled(blocker_text(blocker, judged.now) if blocker else None, "bad"),
+        "next": judged.next_step,
+        "logs": activity_text(logs, judged.now) if logs else None,
+    }
+    return [styled("Verdict", "heading"), answer, *labelled(why)]
 
 
 def verdict_text(found: Found, judged: Judgement) -> str:
     """How far the run is, what it does, and what gave the word."""
-    run, app, phase, word, now = found.run, found.app, judged.phase, judged.word, judged.now
+    run, phase, word, now = found.run, judged.phase, judged.word, judged.now
     doing = run.phase or "phase unknown"
     if phase.lasted is not None and not run.waiting_for_gpu:
         usually = f" (usually {duration_text(phase.usual)})" if phase.usual is not None else ""
@@ -2296,8 +2260,7 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     idle = "as long as is known" if judged.idle is None else age_text(judged.idle)
     touched = "no sign of life known" if judged.idle is None else f"touched {idle} ago"
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
-    words = {True: "live", False: "not live", None: "state unknown"}
-    state = words[app.live if app else None]
+    state = {True: "live", False: "not live", None: "state unknown"}[found.live]
     texts = {
         "queued": queued_text(run, now),
         "died": f"{where}; the status says running, but the app is over",
@@ -2494,7 +2457,6 @@ def show(console: Console, lines: Iterable[RenderableType]) -> None:
 # passes through as it comes, and it never outlives this process.
 # ======================================================================================
 
-
 # Seconds for which the beginning of a line is held back for the rest of it, so that a credential
 # is never cut in two: too short to be noticed, and long enough for a pipe.
 LINE_PATIENCE = 0.2
@@ -2540,9 +2502,8 @@ def error_line(stderr: bytes) -> str:
     lines = [clean(line).strip() for line in stderr.decode(errors="replace").splitlines()]
     told = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
     boxed = " ".join(line.strip("│ ") for line in lines if line.startswith("│"))
-    if told or boxed:
-        return shortened(told[-1] if told else boxed)
-    return shortened(next((line for line in reversed(lines) if line), "it said nothing"))
+    last = next((line for line in reversed(lines) if line), "it said nothing")
+    return shortened(told[-1] if told else boxed or last)
 
 
 class Logs:
@@ -2574,20 +2535,18 @@ class Logs:
         Raises ProgressError if modal failed, or took longer than `patience`, None for ever.
         """
         pipe = cast("IO[bytes]", self._child.stdout).fileno()
-        deadline = None if patience is None else time.monotonic() + patience
+        deadline = math.inf if patience is None else time.monotonic() + patience
         begun = b""  # of a line that is unfinished
         while True:
-            wait = LINE_PATIENCE if begun else TICK
-            if deadline is not None:
-                wait = min(wait, max(0.0, deadline - time.monotonic()))
-            if select.select([pipe], [], [], wait)[0]:
+            left = max(0.0, deadline - time.monotonic())
+            if select.select([pipe], [], [], min(LINE_PATIENCE if begun else TICK, left))[0]:
                 chunk = os.read(pipe, 65536)
                 if not chunk:
                     break
                 whole, newline, begun = (begun + chunk).rpartition(b"\n")
                 if newline:
                     yield whole + newline
-            elif begun or deadline is None or time.monotonic() < deadline:
+            elif begun or time.monotonic() < deadline:
                 yield begun
                 begun = b""
             else:
@@ -2713,9 +2672,8 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     return given
 
 
-def logs_words(arguments: Arguments, app_id: str, app: App | None) -> list[str]:
-    """The words of `modal app logs`: only an app that may be live can be followed."""
-    follow = arguments.output == "follow" and app is not None and app.live is not False
+def logs_words(arguments: Arguments, app_id: str, *, follow: bool = False) -> list[str]:
+    """The words of `modal app logs`."""
     output = ["-f"] if follow else ["--tail", str(arguments.tail)]
     env = ["-e", arguments.env] if arguments.env else []
     return ["app", "logs", app_id, *output, "--timestamps", *env]
@@ -2748,7 +2706,7 @@ def find_run(arguments: Arguments, query: str, logs: Logs | None) -> Found:
 
     def when_known(run: Run) -> None:
         if logs and run.app_id and arguments.output == "tail":
-            logs.ask(logs_words(arguments, run.app_id, None))
+            logs.ask(logs_words(arguments, run.app_id))
 
     reading = read_run(
         query, arguments.env, arguments.timeout, when_known=when_known, note=arguments.note
@@ -2781,7 +2739,7 @@ def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
     failures = found.failures
     tail = told = None
     if logs and found.run.app_id:
-        words = logs_words(arguments, found.run.app_id, None)
+        words = logs_words(arguments, found.run.app_id)
         try:
             output = b"".join(logs.lines(arguments.timeout))
             tail = (["modal", *words], arguments.guard(output.decode(errors="replace")))
@@ -2896,8 +2854,8 @@ def show_logs(
         why = "the app id is malformed" if run.app_id_malformed else why
         show(out, [styled(f"Logs: none, {why}", "heading")])
         return found, b"", ()
-    words = logs_words(arguments, run.app_id, found.app)
-    follow = "-f" in words
+    follow = arguments.output == "follow" and found.live is not False
+    words = logs_words(arguments, run.app_id, follow=follow)
     if arguments.output == "follow":
         logs.ask(words)
         if not follow:
