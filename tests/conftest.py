@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import pty
-import random
 import re
 import subprocess
 import sys
@@ -262,6 +261,7 @@ def shows(*words: str, arrange: Arrange | None = None, **environment: str) -> py
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows: the command whose output the test looks at")
+    config.addinivalue_line("markers", "last: a test that computes more than it waits")
 
 
 @dataclass(frozen=True)
@@ -372,11 +372,10 @@ def ahead(
     items = request.session.items
     ready = Ready(tmp_path_factory.mktemp("ahead"))
     ahead = Ahead({}, {})
-    work: list[Command | pytest.Function] = [*filter(runs_whole, items)]
-    work.extend(dict.fromkeys(filter(None, map(marked_command, items))))
-    random.Random(1).shuffle(work)  # those that compute most stand together: not all at once
+    work: list[Command | pytest.Function] = [*filter(None, map(marked_command, items))]
+    work.extend(filter(runs_whole, items))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for each in work:
+        for each in dict.fromkeys(work):
             if isinstance(each, Command):
                 ahead.commands[each] = pool.submit(each.run, ready)
             else:
@@ -387,8 +386,13 @@ def ahead(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs here comes first, then what runs ahead meanwhile."""
-    items.sort(key=lambda item: runs_whole(item) or marked_command(item) is not None)
+    """What runs here comes first, then what runs ahead meanwhile, what computes most last."""
+    items.sort(
+        key=lambda item: (
+            runs_whole(item) or marked_command(item) is not None,
+            item.get_closest_marker("last") is not None,
+        )
+    )
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

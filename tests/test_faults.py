@@ -426,7 +426,17 @@ def test_a_read_that_hangs_leaves_the_time_for_what_stands_in_for_it(
     assert shown.line("step") == "12/50"
     assert shown.line("recorded") == "11"
     (error,) = [line for line in shown.err.splitlines() if line.startswith("error: ")]
-    assert re.fullmatch(rf"error: could not read {hung}: no answer within 2(\.\d)? s", error)
+    assert re.fullmatch(rf"error: could not read {hung}: no answer within [23](\.\d)? s", error)
+
+
+def slow_without_a_row(server: LocalModal, _: object) -> None:
+    server.files[RUNS_SUMMARY] = b'{"items": []}'
+    server.fault("VolumeGetFile2", subject=RECORD, delay=2.5)
+
+
+@shows(FROG, NO_LOGS, "--timeout", "4", arrange=slow_without_a_row)
+def test_a_slow_record_without_a_row_is_waited_for(shown: Shown) -> None:
+    assert (shown.status, shown.line("step")) == (0, "12/50")
 
 
 @shows(FROG, "--timeout", "3", arrange=fault("AppFetchLogs", hang=True))
@@ -475,6 +485,18 @@ def test_a_volume_rewritten_during_the_read_is_shown_as_it_was_or_is(
     server.files[RECORD] = json.dumps({**record, "framework_status": "weight_sync"}).encode()
     assert re.search("generate_rollouts|weight_sync", following.line_with("  phase "))
     assert following.end() == (0, "")
+
+
+def result_denied_later(server: LocalModal, _: object) -> None:
+    (path,) = [f"train-results/{p[14:]}" for p in server.files if p.startswith("training-runs/hol")]
+    server.fault("VolumeGetFile2", subject=path, status="NOT_FOUND", times=1)
+    server.fault("VolumeGetFile2", subject=path, **DENIED)
+
+
+@shows("hollow-crane", NO_LOGS, arrange=result_denied_later)
+def test_what_was_known_of_the_end_stays_known_if_it_can_t_be_read_again(shown: Shown) -> None:
+    assert (shown.status, shown.err) == (0, "")
+    assert "✗ APP DIED" in shown.out
 
 
 def test_a_run_that_ends_between_two_reads_has_not_died(server: LocalModal, start: Follow) -> None:

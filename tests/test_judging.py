@@ -114,6 +114,7 @@ def test_an_ended_run_without_an_app_is_not_said_to_be_queuing() -> None:
         (12, "running", "the latest completed step"),
         (11, "running", "not completed yet"),
         (11, "completed", "the latest completed step"),
+        (11, "failed", "not completed"),
         (6, "running", "of an attempt before this one"),
     ],
 )
@@ -121,7 +122,13 @@ def test_the_step_of_the_latest_rollout_is_told_as_it_stands(
     current: int, status: str, told: str
 ) -> None:
     run = replace(RUN, status=status, step=tool.Step(current, 50, "step"))
-    assert tool.latest_text(run, 10) == f"rollout_id 10 (step 11, {told})"
+    assert tool.latest_text(found(run), 10) == f"rollout_id 10 (step 11, {told})"
+
+
+def test_a_train_result_means_that_the_last_step_was_completed() -> None:
+    run = replace(RUN, step=tool.Step(11, 11, "step"))
+    text = tool.latest_text(found(run, has_result=True), 10)
+    assert text == "rollout_id 10 (step 11, the latest completed step)"
 
 
 def test_a_time_ahead_of_the_clock_is_not_said_to_be_now() -> None:
@@ -248,7 +255,8 @@ BLOCKER = tool.Blocker("auth", "401 Unauthorized for url https://x--y.modal.run/
 QUIET = tool.LogJudgement(None, "Timer actor_train start", NOW - 900, NOW - 1500, None)
 BUSY = tool.LogJudgement(None, "Decode batch", NOW - 20, NOW - 1500, None)
 SHORT_TAIL = tool.LogJudgement(None, None, None, NOW - 30, "health checks")
-BLOCKED = replace(QUIET, blocker=BLOCKER)
+BLOCKED = replace(QUIET, blocker=BLOCKER, failed_at=BLOCKER.at)
+LONG_BLOCKED = replace(BUSY, blocker=replace(BLOCKER, at=NOW - 900), failed_at=NOW - 900)
 SILENT = replace(
     RUN,
     phase="generate_rollouts",
@@ -281,13 +289,13 @@ WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
         ("stuck", found(SILENT), BLOCKED),
         ("stuck", found(LONG_USUAL), BLOCKED),
         ("stuck", found(SILENT, rollouts=rollouts_at((10, 1500))), BLOCKED),
-        ("slow", found(replace(SILENT, attempt_began=NOW - 60)), replace(BUSY, blocker=BLOCKER)),
+        ("slow", found(replace(SILENT, attempt_began=NOW - 60)), LONG_BLOCKED),
         ("stuck", found(SILENT), QUIET),
         ("stuck", found(replace(SILENT, steps=())), QUIET),
         ("stuck", found(SILENT), None),
         ("slow", found(replace(SILENT, steps=())), None),
         ("slow", found(replace(SILENT, steps=())), SHORT_TAIL),
-        ("slow", found(SILENT), SHORT_TAIL),
+        ("stuck", found(SILENT), SHORT_TAIL),
         ("unknown", found(replace(RUN, status="succeeded", ended_at=NOW - 9), app=OVER), None),
         ("unknown", found(app=OVER, has_result=None), None),
         ("running", found(replace(AT_12, app_id=None), app=None), None),
@@ -345,10 +353,14 @@ def test_the_verdict_is_worded(case: tool.Found, text: str) -> None:
 
 
 def test_a_blocker_that_the_run_has_got_over_by_its_record_is_none() -> None:
-    healthy = found(rollouts=(tool.Rollout(11, created_at=NOW - 60),))
-    assert tool.judge(healthy, NOW, BLOCKED).blocker is None
-    failing = found(rollouts=(tool.Rollout(11, created_at=NOW - 60, trouble="all_infra_failure"),))
-    assert tool.judge(failing, NOW, BLOCKED).blocker == BLOCKER
+    fresh = tool.Rollout(11, created_at=NOW - 60)
+    assert tool.judge(found(rollouts=(fresh,)), NOW, LONG_BLOCKED).blocker is None
+    failing = replace(fresh, trouble="all_infra_failure")
+    assert tool.judge(found(rollouts=(failing,)), NOW, LONG_BLOCKED).blocker
+    # It is the cause of its end, whatever was recorded beside it.
+    assert tool.judge(found(app=OVER, rollouts=(fresh,)), NOW, LONG_BLOCKED).blocker
+    # Clocks differ, and the log's times are whole seconds.
+    assert tool.judge(found(rollouts=(fresh,)), NOW, BLOCKED).blocker
 
 
 def test_a_blocker_is_named_though_the_run_goes_on_and_comes_with_a_next_step() -> None:

@@ -98,7 +98,10 @@ def tail(*lines: str) -> str:
         ("sample 31: ['401 Unauthorized']", None),
         ("Response status 429 Too Many Requests", "rate_limited"),
         ("Completion request failed: 429 Too Many Requests", "rate_limited"),
-        ("Error scoring sample {'id': 12}: 401 Unauthorized", "auth"),
+        ("scored ([{'role': 'user'}], 'It answers HTTP 401 Unauthorized', 1.0)", None),
+        ('RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")', "cuda_oom"),
+        ("reward: HTTPStatusError(\"Client error '401 Unauthorized' for url 'x'\")", "auth"),
+        ("[rollout 12] 429 Too Many Requests for url https://x", "rate_limited"),
         ("Exception: judge gave no score after 60 attempts", "traceback"),
         (
             "2026-09-01 12:00:00 | ERROR    | slime.rollout:generate:212 - ValueError: x",
@@ -128,6 +131,14 @@ def test_a_line_is_a_failure_of_its_kind_or_none(line: str, kind: str | None) ->
         "step:12 - actor/loss:0.1",
         "[step 14] loss=0.1",
         "{'loss': 0.5, 'epoch': 1.0}",
+        "step 7/50 | loss 0.21 | reward 0.30 | failed 0 | aborted 0",
+        "rollout 7: 256 samples, 0 failed, 0 aborted, mean reward 0.30",
+        "step 12: failed requests 0/256",
+        "step 12: 3 samples failed, 253 ok",
+        "[rollout 12] 256/256 samples, aborted 12 (over-sampled), mean reward 0.31",
+        "eval 12: FormatError: 12, WrongAnswer: 30, reward 0.31",
+        "step 11: error: 429 of 7473 | reward 0.3",
+        "Saved checkpoint to /ckpt/grpo-error-correction; will resume from it",
     ],
 )
 def test_progress_after_a_failure_means_that_it_blocks_nothing(line: str) -> None:
@@ -185,9 +196,15 @@ def test_a_refused_request_that_was_made_again_is_not_the_cause_of_what_comes_la
     later = tool.judge_logs(tail(refused, *working, "KeyError: 'question'")).blocker
     assert later is not None
     assert later.line == "KeyError: 'question'"
-    at_once = tool.judge_logs(tail(refused, "RuntimeError: gave up")).blocker
-    assert at_once is not None
-    assert at_once.kind == "rate_limited"
+    for before in ([refused], [refused, *working, refused, *working]):
+        gave_up = tool.judge_logs(tail(*before, "RuntimeError: gave up")).blocker
+        assert gave_up is not None
+        assert gave_up.kind == "rate_limited"
+
+
+def test_an_iteration_after_a_traceback_is_progress_though_it_is_set_in() -> None:
+    iteration = " [2026-09-21 14:12:40] iteration       12/     100 | consumed samples: 512"
+    assert tool.judge_logs(tail("ValueError: bad", iteration)).blocker is None
 
 
 def test_repeats_that_ray_sums_up_or_that_differ_in_their_url_are_counted() -> None:

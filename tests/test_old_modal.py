@@ -20,6 +20,8 @@ FROG_APP = "ap-0123456789abcdefABCDEF"
 # One test at a time: three processes that import an old modal at once keep a core busy for long.
 ONE_AT_A_TIME = {"1.4.0": threading.Lock(), "1.5.0": threading.Lock()}
 old = pytest.mark.parametrize("modal", ONE_AT_A_TIME)
+oldest = pytest.mark.parametrize("modal", ["1.4.0"])
+pytestmark = pytest.mark.last
 
 
 @contextlib.contextmanager
@@ -62,7 +64,7 @@ def test_an_old_modal_tells_a_stopped_app_from_a_live_one(tool: Tool, modal: str
     assert "✗ APP DIED" in shown.out
 
 
-@old
+@oldest
 def test_an_old_modals_boxed_error_is_told_on_one_line(
     server: LocalModal, tool: Tool, modal: str
 ) -> None:
@@ -84,7 +86,7 @@ def test_an_old_modal_follows(server: LocalModal, start: Follow, modal: str) -> 
         assert following.end() == (0, "")
 
 
-@old
+@oldest
 @needs_proc
 @pytest.mark.parametrize("deadly", [signal.SIGINT, signal.SIGKILL])
 def test_a_list_of_apps_that_hangs_does_not_outlive_the_tool(

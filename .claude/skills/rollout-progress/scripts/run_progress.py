@@ -18,7 +18,7 @@ Without RUN, the newest runs are listed, those that say running first.
   --watch          show the run again and again until it ends
   --interval S     seconds between two looks of --watch, at least 2 (default: 15)
   --limit N        list the newest N runs (default: 20)
-  --json           print one JSON object: the run, the list, or the error
+  --json           print JSON instead: the run, the list, or the error
   -e, --env ENV    the Modal environment (default: the profile's)
   --timeout S      seconds that the reading, and again the tail, may take (default: 60)
   --show-secrets   show credentials whole, not as their first four characters and …
@@ -83,7 +83,7 @@ import tempfile
 import time
 import unicodedata
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
@@ -966,38 +966,43 @@ class Store:
                 raise
             raise ProgressError(f"Modal refused to open {VOLUME}: {_words(fault)}") from fault
 
-    def half(self) -> float:
-        """Until when to wait for what has a stand-in, so that the time is left to read that."""
-        return (asyncio.get_running_loop().time() + self.deadline) / 2
-
-    async def fetch(self, path: str, until: float | None = None) -> bytes:
+    async def fetch(self, path: str) -> bytes:
         """The contents of a file. Raises BadFileError where there is none, else ReadError."""
 
         async def contents() -> bytes:
             return b"".join([chunk async for chunk in self.volume.read_file.aio(path)])
 
-        return await self._in_time(contents(), path, until)
+        return await self._in_time(contents(), path, self.deadline)
 
-    async def read(self, path: str, until: float | None = None) -> object:
+    async def read(self, path: str) -> object:
         """A file's JSON. Raises BadFileError where there is none, else ReadError."""
-        raw = await self.fetch(path, until)
+        raw = await self.fetch(path)
         try:
             return parse_json(raw)
         except ValueError as error:
             raise BadFileError(path, str(error)) from None
 
-    async def written(self, folder: str, until: float | None = None) -> dict[str, int]:
+    async def written(self, folder: str) -> dict[str, int]:
         """The files of a folder and when each was written; ReadError where Modal fails twice."""
         try:
-            return await self._written(folder, until)
+            return await self._written(folder)
         except BadFileError:
             return {}
         except ReadError:  # the SDK makes other failed calls again, this one it does not
-            return await self._written(folder, until)
+            return await self._written(folder)
 
-    async def _written(self, folder: str, until: float | None) -> dict[str, int]:
-        entries = await self._in_time(self.volume.listdir.aio(folder), f"{folder}/", until)
+    async def _written(self, folder: str) -> dict[str, int]:
+        listed = self.volume.listdir.aio(folder)
+        entries = await self._in_time(listed, f"{folder}/", self.deadline)
         return {entry.path.rpartition("/")[2]: entry.mtime for entry in entries}
+
+    async def soon(self, answer: Awaitable[T], what: str) -> T:
+        """What has a stand-in, if it comes while there is time to read that; else ReadError.
+
+        The call itself goes on.
+        """
+        half = (asyncio.get_running_loop().time() + self.deadline) / 2
+        return await self._in_time(asyncio.shield(answer), what, half)
 
     async def exists(self, path: str) -> bool:
         """Whether there is such a file; ReadError where Modal fails."""
@@ -1020,10 +1025,9 @@ class Store:
         if not isinstance(error, BadFileError):
             self.failures.append(str(error))
 
-    async def _in_time(self, answer: Awaitable[T], what: str, until: float | None) -> T:
+    async def _in_time(self, answer: Awaitable[T], what: str, until: float) -> T:
         import modal.exception
 
-        until = self.deadline if until is None else until
         try:
             async with asyncio.timeout_at(until):
                 return await answer
@@ -1059,7 +1063,9 @@ async def read_run(
     finding = asyncio.create_task(_find(store, query, run_id, note))
     beside = _begin_beside(store, run_id) if run_id else None
     listed = _begin_app_list(env)
-    rollouts_summary = asyncio.create_task(store.fetch(ROLLOUTS_SUMMARY, store.half()))
+    rollouts_summary = asyncio.create_task(
+        store.soon(store.fetch(ROLLOUTS_SUMMARY), ROLLOUTS_SUMMARY)
+    )
     run, stale = await finding
     when_known(run)
     if beside is None or run.run_id != run_id:
@@ -1073,9 +1079,12 @@ async def read_run(
     )
     app = await _await_app(store, app_state) if app_state else None
     if run.status == "running" and app and app.live is False and not stale:
-        # It has died, or it has ended since its record was read: the record now tells.
-        run = await store.noted(_read_record(store, run.run_id)) or run
-        has_result = has_result or await store.noted(store.exists(_result_path(run.run_id)))
+        # It has died, or it has ended since its record was read, if that can still be told.
+        with contextlib.suppress(ReadError):
+            again = await store.soon(_read_record(store, run.run_id), RUNS)
+            run = again if again.app_id == run.app_id else run
+            exists = store.exists(_result_path(run.run_id))
+            has_result = has_result or await store.soon(exists, RESULTS)
     return Found(
         run=replace(run, steps=steps),
         app=app,
@@ -1140,29 +1149,31 @@ async def _find(
     store: Store, query: str, run_id: str | None, note: Callable[[str], None]
 ) -> tuple[Run, str | None]:
     """The run, and why it had to be taken from the summary, if so."""
-    unread = None
-    if run_id:
-        try:
-            return await _read_record(store, run_id, store.half()), None
-        except ReadError as error:
-            unread = error
+    record = asyncio.create_task(_read_record(store, run_id)) if run_id else None
+    if record:
+        with contextlib.suppress(ReadError):
+            return await store.soon(record, _record_path(query)), None
     index = await _read_index(store, note)
     chosen = await _choose(store, query, index)
-    if unread is None or chosen != run_id:
-        try:
-            return await _read_record(store, chosen, store.half()), None
-        except ReadError as error:
-            unread = error
+    if record is None or chosen != run_id:
+        record = asyncio.create_task(_read_record(store, chosen))
     row = index.rows.get(chosen)
     if row is None:
-        raise unread
-    store.failures.append(str(unread))
-    return parse_run(row.record, chosen), unread.why
+        return await record, None
+    try:
+        return await store.soon(record, _record_path(chosen)), None
+    except ReadError as error:
+        store.failures.append(str(error))
+        return parse_run(row.record, chosen), error.why
 
 
-async def _read_record(store: Store, run_id: str, until: float | None = None) -> Run:
-    path = f"{RUNS}/{run_id}.json"
-    record = await store.read(path, until)
+def _record_path(run_id: str) -> str:
+    return f"{RUNS}/{run_id}.json"
+
+
+async def _read_record(store: Store, run_id: str) -> Run:
+    path = _record_path(run_id)
+    record = await store.read(path)
     if not isinstance(record, dict):
         raise BadFileError(path, f"not a record but a {type(record).__name__}")
     return parse_run(record, run_id)
@@ -1189,10 +1200,10 @@ class Index:
 async def _read_index(store: Store, note: Callable[[str], None]) -> Index:
     """The runs summary and the folder of records, since the summary loses rows."""
     rows: dict[str, Row] = {}
-    half = store.half()
-    listing = asyncio.create_task(store.written(RUNS, half))
+    listing = asyncio.create_task(store.soon(store.written(RUNS), f"{RUNS}/"))
     try:
-        rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY, half))}
+        summary = await store.soon(store.read(RUNS_SUMMARY), RUNS_SUMMARY)
+        rows = {row.run_id: row for row in parse_rows(summary)}
         unreadable = None
     except ReadError as error:
         store.note(error)
@@ -1379,8 +1390,12 @@ async def _list_apps(env: str | None) -> object:
         cast("asyncio.StreamReader", child.stderr),
     )
     stdin.write(json.dumps(words).encode() + b"\n")  # and left open: the child lives as long
-    out, err = await asyncio.gather(stdout.read(), stderr.read())
-    await child.wait()
+    try:
+        out, err = await asyncio.gather(stdout.read(), stderr.read())
+        await child.wait()
+    finally:
+        if child.returncode is None:  # given up: with --watch, another look comes
+            child.kill()
     if child.returncode:
         raise ReadError("the apps", error_line(err))
     try:
@@ -1396,6 +1411,8 @@ async def _list_apps(env: str | None) -> object:
 # Seconds without a sign of life after which a live run is possibly stuck: the skill's ten minutes.
 STUCK_AFTER = 600.0
 Condition: TypeAlias = Literal["stuck", "died", "finished", "over"]
+# Seconds by which two clocks may differ without a word.
+CLOCK_SLACK = 60
 # Newest gaps and steps of which the pace is the median: as many as outvote a restart's pause.
 PACED = 10
 # Times its usual, or its longest, from which a wait is no longer usual.
@@ -1404,7 +1421,7 @@ SLOW_PACES, STUCK_PHASES = 3, 2
 ORPHANED_AFTER = 5_400
 # Seconds within which failures belong to one chain, the first of them being the cause.
 CHAIN = 60.0
-# A request that was refused explains only what fails right after it: others are made again.
+# A request refused once explains only what fails right after it: it was made again.
 REACH = {"auth": 10.0, "rate_limited": 10.0}
 
 
@@ -1454,13 +1471,14 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
     run = found.run
     recorded = [rollout.created_at for rollout in found.rollouts]
     sign = _newest((run.last_sign, *recorded))
-    went_well = [rollout.created_at for rollout in found.rollouts if not rollout.trouble]
-    logs = _still_blocked(logs, _newest((run.attempt_began, *went_well)))
     idle = None if sign is None else max(0.0, now - sign)
     condition = _condition(found, idle)
     pace = _pace(found)
     last_step = _newest((*recorded, run.attempt_began if any(recorded) else None))
     live = run.status == "running" and found.live is True
+    if live:
+        went_well = [rollout.created_at for rollout in found.rollouts if not rollout.trouble]
+        logs = _still_blocked(logs, _newest((run.attempt_began, *went_well)))
     facts = Judgement(
         now=now,
         logs=logs,
@@ -1485,9 +1503,11 @@ def _cause(error: Sequence[str]) -> str | None:
 
 
 def _still_blocked(logs: LogJudgement | None, moved: EpochSeconds | None) -> LogJudgement | None:
-    """The logs without a blocker that the run, by its record, has got over since."""
-    at = logs.blocker.at if logs and logs.blocker else None
-    return replace(logs, blocker=None) if logs and at and moved and at < moved else logs
+    """The logs without a blocker that a live run, by its record, has got over since."""
+    failed_at = logs.failed_at if logs else None
+    if logs is None or failed_at is None or moved is None or failed_at + CLOCK_SLACK >= moved:
+        return logs
+    return replace(logs, blocker=None)
 
 
 def is_silent(run: Run, now: EpochSeconds) -> bool:
@@ -1571,18 +1591,21 @@ PROGRESS = re.compile(
     r"\[?(?:Training )?(?:rollout|step|perf|eval|iteration)[ :]+\d+(?:/ *\d+)?"
     r" *(?:[:|\]]|- )"
     r"|Timer \S+ (?:start|end)\b|\{'loss': "
-    r"|(?!.*(?i:\bnot\b|n't|\bwill\b|fail|error))"
-    r".*(?i:\bsaved (?:the )?checkpoint\b|\bcheckpoint\b.*\bsaved\b)"
+    r"|(?:(?!(?i:\bnot\b|n't|\bwill\b|fail|error)).)*"
+    r"(?i:\bsaved (?:the )?checkpoint\b|\bcheckpoint\b(?:(?!\bnot\b|n't|\bwill\b|fail).)*\bsaved\b)"
 )
 TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\)")
 # What stands between the tracebacks of one chain.
 BETWEEN = ("During handling of", "The above exception")
-# What says so of the step that it names, though it is no kind of failure.
-BROKEN = re.compile(r"(?i:\b(?:failed|aborted|crashed|shutting down)\b(?! ?[:=/|]))")
-# Data that a line quotes whole, and where it quotes the rest, such as a sample: no failures there.
-QUOTED = re.compile(r"[\[{(]\s*[\"'][^\[\]{}()]*[\]})]")
+# What says of the step that it names that it failed.
+BROKEN = re.compile(
+    r"\s*(?:[A-Za-z]+ )?(?i:failed|aborted|crashed)(?:[,.;!]|\s*$| (?:after|due|on|with)\b)"
+)
+# What a line about a step tells in figures is no failure, whatever they are called.
+FIGURES = re.compile(r"\d+ (?:of|in) \d|\s\|\s|[:=] ?-?\d+(?:\.\d+)?(?:[,;|]|\s*$)|, \w+ \d+\s*$")
+# Where a line quotes data, such as a sample printed on one line: what follows is no failure.
 DATA = re.compile(
-    r"[\[{(]\s*[\"']|\\n|^\w*Warning\b"
+    r"(?<!Error)(?<!Exception)[\[{(]\s*[\"']|\\n|^\w*Warning\b"
     r"|^(?i:finish rollout|(?:first )?(?:rollout )?sample|prompt|response|completion|answer)"
     r"(?:\s*[:=]|\s*\d*\s*[:=]?\s*[\"'<\[{(])"
 )
@@ -1677,13 +1700,17 @@ class Blocker:
 
 @dataclass(frozen=True)
 class LogJudgement:
-    """What the log tail tells: `since` is its first line's time, `noise` all that it holds."""
+    """What the log tail tells.
+
+    `since` is its first line's time, `noise` all that it holds, `failed_at` its last failure's.
+    """
 
     blocker: Blocker | None
     activity: str | None
     activity_at: EpochSeconds | None
     since: EpochSeconds | None
     noise: Literal["health checks", "progress bars"] | None
+    failed_at: EpochSeconds | None = None
 
 
 def judge_logs(tail: str) -> LogJudgement:
@@ -1699,6 +1726,7 @@ def judge_logs(tail: str) -> LogJudgement:
         activity_at=last.at if last else None,
         since=next((line.at for line in lines if line.at), None),
         noise=("progress bars" if bars else "health checks") if only_noise else None,
+        failed_at=_newest(line.at for line in lines if line.failure),
     )
 
 
@@ -1728,16 +1756,19 @@ def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: s
         return LogLine(at, text, "failure")
     if NOISE.match(text):
         return LogLine(at, text, "noise")
-    if writer in in_traceback and (text.startswith((" ", "+")) or message.startswith(BETWEEN)):
-        return LogLine(at, text, "failure")
-    in_traceback.discard(writer)
     begun = PROGRESS.match(message)
     progress = begun or PROGRESS.match(flush)  # a logger's brackets may be the step's own
+    set_in = text.startswith((" ", "+")) or message.startswith(BETWEEN)
+    if writer in in_traceback and set_in and not progress:
+        return LogLine(at, text, "failure")
+    in_traceback.discard(writer)
     message = message[begun.end() :].lstrip() if begun else message
     repeated = REPEATED.search(message)
     times = 1 + int(repeated[1]) if repeated else 1
     message = REPEATED.sub("", message)
-    said = DATA.split(QUOTED.sub(lambda quoted: " " * len(quoted[0]), message), maxsplit=1)[0]
+    said = DATA.split(message, maxsplit=1)[0]
+    if progress and not BROKEN.match(said) and FIGURES.search(said):
+        return LogLine(at, text, "progress")
     for failure in FAILURES:
         match = failure.pattern.search(said)
         if match:
@@ -1746,7 +1777,7 @@ def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: s
             told = message if quoted else message[match.start() :]
             told = re.sub(r",? (?:retrying|will retry)\b.*", "", told)
             return LogLine(at, told, "failure", failure, times)
-    return LogLine(at, text, "progress" if progress and not BROKEN.search(said) else "activity")
+    return LogLine(at, text, "progress" if progress and not BROKEN.match(said) else "activity")
 
 
 def _blocker(lines: Sequence[LogLine]) -> Blocker | None:
@@ -1759,12 +1790,14 @@ def _blocker(lines: Sequence[LogLine]) -> Blocker | None:
             failing.append((line.failure, line))
     if not failing:
         return None
+    times = Counter(_alike(line) for _, line in failing)
     chain = [failing[-1]]
     for failure, line in reversed(failing[:-1]):
         before = (chain[-1][1].at or 0) - (line.at or 0)
         if before > CHAIN:
             break
-        if before <= REACH.get(failure.kind, CHAIN):
+        once = times[_alike(line)] == line.times == 1
+        if before <= (REACH.get(failure.kind, CHAIN) if once else CHAIN):
             chain.append((failure, line))
     rank = min(failure.rank for failure, _ in chain)
     newest = next(failure for failure, _ in chain if failure.rank == rank)
@@ -1832,8 +1865,9 @@ def _is_stuck(judged: Judgement) -> bool:
         return True
     lasted = judged.idle if phase.lasted is None else phase.lasted
     outlasted = phase.longest is not None and (lasted or 0) > STUCK_PHASES * phase.longest
-    # The last that was done, or at least the time through which nothing was.
-    active = (logs.activity_at or logs.since) if logs else None
+    active = logs.activity_at if logs else None
+    if active is None and logs and logs.since and judged.now - logs.since > STUCK_AFTER:
+        active = logs.since  # nothing was done at least since then; a shorter tail tells nothing
     if active is None:
         return outlasted
     return (outlasted or phase.longest is None) and judged.now - active > STUCK_AFTER
@@ -1867,8 +1901,6 @@ PIPE_WIDTH = 1_000_000
 NARROW = 50
 LAST_ROLLOUTS = 5
 SPARK, SPARKS = "▁▂▃▄▅▆▇█", 60
-# Seconds by which two clocks may differ without a word.
-CLOCK_SLACK = 60
 # Characters of a log line that the verdict quotes: the whole line stands in the logs above.
 BLOCKER_SHOWN, ACTIVITY_SHOWN = 200, 100
 
@@ -1893,18 +1925,21 @@ _NAME = (
 )
 # As in a shell, JSON or Python, as a flag, and in Megatron's list of arguments.
 _ASSIGNED = re.compile(
-    rf"(?P<before>{_NAME}(?:\\?[\"']?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR}"
-    rf"|\s\.{{3,}}\s)|(?<![\w-])--[\w-]{{0,30}}?{_NAME}\s+(?!-))"
-    r"(?:(?P<quote>\\?[\"'])(?P<quoted>[^\s\"'\\\x1b]{16,}+)(?=(?P=quote))"
+    rf"(?P<before>{_NAME}(?:\\{{0,3}}[\"']?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR}"
+    rf"|\s\.{{3,}}\s|\\{{0,3}}[\"'],\s*(?=\\{{0,3}}[\"']))"
+    rf"|(?:(?<![\w-])--[\w-]{{0,30}}?{_NAME}|\bwandb login)\s+(?=[\w.+-]*\d)(?!-|\S*/))"
+    r"(?:(?P<quote>\\{0,3}[\"'])(?P<quoted>[^\s\"'\\\x1b]{16,}+)(?=(?P=quote))"
     r"|(?P<bare>[^\s\"'\\\x1b,;&)}\]]{16,}+))"
 )
+_IN_URL = re.compile(r"(?P<before>://[\w.%+~-]*:)(?P<token>[^\s/@:]{8,}+)(?=@)")
 # Words without which a line holds no credential: looking for them is much faster than for those.
 _TRACES = (
     "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_",
     "github_pat_", "glpat-", "xox", "bearer", "key", "secret", "password", "_token", "-token",
+    "login", "://",
 )  # fmt: skip
 _CODE_OR_PATH = re.compile(
-    r"[(\[]|os\.environ|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
+    r"[(\[]|os\.environ|^-?\d+\.\d+$|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
 )
 SECRET_SHOWN = 4
 
@@ -1924,7 +1959,8 @@ def _mask_line(line: str) -> str:
     lowered = line.casefold()
     if not any(trace in lowered for trace in _TRACES):
         return line
-    return _ASSIGNED.sub(_mask_assigned, _TOKEN.sub(_mask_token, line))
+    line = _IN_URL.sub(_mask_token, _TOKEN.sub(_mask_token, line))
+    return _ASSIGNED.sub(_mask_assigned, line)
 
 
 def _mask_token(match: re.Match[str]) -> str:
@@ -2177,7 +2213,7 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     lack = found.incomplete
     told: dict[str, RenderableType | None] = {
         "recorded": str(len(rollouts)) if found.counted else "unknown",
-        "latest": latest_text(found.run, rollouts[-1].rollout_id) if rollouts else None,
+        "latest": latest_text(found, rollouts[-1].rollout_id) if rollouts else None,
         "note": styled(f"figures are incomplete: {lack}" if lack else None, "warn"),
         "reward": reward_text(rollouts, max(1, min(SPARKS, width - LABEL_WIDTH - 5))),
     }
@@ -2217,14 +2253,14 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
     return f"{line}  {first} → {last}, best {most} (rollout_id {best})"
 
 
-def latest_text(run: Run, rollout_id: int) -> str:
+def latest_text(found: Found, rollout_id: int) -> str:
     """`rollout_id 10 (step 11, the latest completed step)`, or where that step stands else."""
-    step = rollout_id + 1
+    run, step = found.run, rollout_id + 1
     told = "of an attempt before this one"
-    if run.ended or run.step is None or run.step.current > step:
+    if run.step is None or run.step.current > step or run.status == "completed" or found.has_result:
         told = "the latest completed step"
     elif run.step.current == step:
-        told = "not completed yet"
+        told = "not completed" if run.ended else "not completed yet"
     return f"rollout_id {rollout_id} (step {step}, {told})"
 
 
@@ -2656,9 +2692,7 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     if given.query == "":
         parser.error("RUN is empty: give an id or a part of one")
     if given.query is None and (given.tail or given.output != "tail"):
-        parser.error(
-            "RUN is missing: without one the runs are listed, and only --limit goes with it"
-        )
+        parser.error("RUN is missing: --tail, --no-logs, --follow and --watch need one")
     if given.query is not None and given.limit:
         parser.error("--limit goes with the list of runs, which takes no RUN")
     if given.json and given.output in ("follow", "watch"):
@@ -2777,7 +2811,8 @@ def watch(arguments: Arguments, found: Found) -> int:
     for failure in found.failures:
         arguments.note(failure)
     with live or contextlib.nullcontext():
-        out.show_cursor()  # which rich has hidden: it would stay so after Ctrl-Z
+        if live:
+            out.show_cursor()  # which rich has hidden: it would stay so after Ctrl-Z
         while True:
             judged = judge(found, time.time())
             told = (found.run.status, found.run.phase, found.run.step, judged.word)
