@@ -101,6 +101,7 @@ def tail(*lines: str) -> str:
         ("scored ([{'role': 'user'}], 'It answers HTTP 401 Unauthorized', 1.0)", None),
         ('RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")', "cuda_oom"),
         ("reward: HTTPStatusError(\"Client error '401 Unauthorized' for url 'x'\")", "auth"),
+        ("[rollout 11] reward, attempt 13 of 15: 401 Unauthorized for url https://x", "auth"),
         ("[rollout 12] 429 Too Many Requests for url https://x", "rate_limited"),
         ("Exception: judge gave no score after 60 attempts", "traceback"),
         (
@@ -259,7 +260,10 @@ def test_an_empty_tail_tells_nothing() -> None:
     assert tool.judge_logs("") == tool.LogJudgement(None, None, None, None, None)
 
 
-@pytest.mark.parametrize("line", ["1" * 100_000, "a.b:1 " * 20_000, "[(" * 50_000, "a:1 " * 25_000])
+@pytest.mark.parametrize(
+    "line",
+    ["1" * 100_000, "a.b:1 " * 20_000, "[(" * 50_000, "a:1 " * 25_000, "checkpoint at " * 9_000],
+)
 def test_a_line_of_any_length_is_judged_in_no_time(line: str) -> None:
     begun = time.perf_counter()
     tool.judge_logs(tail(*[line] * 20))

@@ -1591,9 +1591,10 @@ PROGRESS = re.compile(
     r"\[?(?:Training )?(?:rollout|step|perf|eval|iteration)[ :]+\d+(?:/ *\d+)?"
     r" *(?:[:|\]]|- )"
     r"|Timer \S+ (?:start|end)\b|\{'loss': "
-    r"|(?:(?!(?i:\bnot\b|n't|\bwill\b|fail|error)).)*"
-    r"(?i:\bsaved (?:the )?checkpoint\b|\bcheckpoint\b(?:(?!\bnot\b|n't|\bwill\b|fail).)*\bsaved\b)"
 )
+SAVED = re.compile(r"(?i:\bsaved\b)")
+# What before that word means that nothing was.
+UNSAVED = re.compile(r"(?i:\bnot\b|n't|\bwill\b|fail|error)")
 TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\)")
 # What stands between the tracebacks of one chain.
 BETWEEN = ("During handling of", "The above exception")
@@ -1602,7 +1603,10 @@ BROKEN = re.compile(
     r"\s*(?:[A-Za-z]+ )?(?i:failed|aborted|crashed)(?:[,.;!]|\s*$| (?:after|due|on|with)\b)"
 )
 # What a line about a step tells in figures is no failure, whatever they are called.
-FIGURES = re.compile(r"\d+ (?:of|in) \d|\s\|\s|[:=] ?-?\d+(?:\.\d+)?(?:[,;|]|\s*$)|, \w+ \d+\s*$")
+FIGURES = re.compile(
+    r"(?<!attempt )(?<!try )\b\d+ (?:of|in) \d|\s\|\s|, \w+ \d+\s*$"
+    r"|[:=] ?-?\d+(?:\.\d+)?(?:[,;|]|\s*$)"
+)
 # Where a line quotes data, such as a sample printed on one line: what follows is no failure.
 DATA = re.compile(
     r"(?<!Error)(?<!Exception)[\[{(]\s*[\"']|\\n|^\w*Warning\b"
@@ -1757,7 +1761,8 @@ def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: s
     if NOISE.match(text):
         return LogLine(at, text, "noise")
     begun = PROGRESS.match(message)
-    progress = begun or PROGRESS.match(flush)  # a logger's brackets may be the step's own
+    # A logger's brackets may be the step's own.
+    progress = bool(begun or PROGRESS.match(flush)) or _tells_of_checkpoint(message)
     set_in = text.startswith((" ", "+")) or message.startswith(BETWEEN)
     if writer in in_traceback and set_in and not progress:
         return LogLine(at, text, "failure")
@@ -1767,7 +1772,8 @@ def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: s
     times = 1 + int(repeated[1]) if repeated else 1
     message = REPEATED.sub("", message)
     said = DATA.split(message, maxsplit=1)[0]
-    if progress and not BROKEN.match(said) and FIGURES.search(said):
+    progress = progress and not BROKEN.match(said)
+    if progress and FIGURES.search(said):
         return LogLine(at, text, "progress")
     for failure in FAILURES:
         match = failure.pattern.search(said)
@@ -1777,7 +1783,16 @@ def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: s
             told = message if quoted else message[match.start() :]
             told = re.sub(r",? (?:retrying|will retry)\b.*", "", told)
             return LogLine(at, told, "failure", failure, times)
-    return LogLine(at, text, "progress" if progress and not BROKEN.match(said) else "activity")
+    return LogLine(at, text, "progress" if progress else "activity")
+
+
+def _tells_of_checkpoint(message: str) -> bool:
+    """Whether it says that one was saved."""
+    saved = SAVED.search(message)
+    if saved is None or UNSAVED.search(message, 0, saved.start()):
+        return False
+    before, after = message[: saved.start()], message[saved.end() :]
+    return bool(re.match(r"(?i: (?:the )?checkpoint\b)", after)) or "checkpoint" in before.lower()
 
 
 def _blocker(lines: Sequence[LogLine]) -> Blocker | None:
