@@ -5,18 +5,22 @@ object with the words, the environment and the two files to write to; the answer
 the exit status. The tool runs as `__main__`, in a fresh fork; nothing of it has been imported.
 """
 
+import difflib  # noqa: F401
 import functools
 import gc
 import json
 import os
+import statistics  # noqa: F401
 import sys
 from pathlib import Path
 from types import CodeType, ModuleType
 
 import aiohttp  # noqa: F401
+import certifi  # noqa: F401
 import modal  # noqa: F401
+import rich.cells
 import rich.progress_bar
-import rich.table  # noqa: F401
+import rich.table
 
 
 @functools.cache
@@ -49,6 +53,7 @@ def run(words: list[str], environment: dict[str, str], out: str, err: str) -> No
 
 
 def main() -> None:
+    rich.cells.cell_len("…")  # which reads the widths of characters
     gc.freeze()  # a fork that collects what was imported here would copy all of it
     for line in sys.stdin:
         asked = json.loads(line)
