@@ -2516,6 +2516,7 @@ TICK = 1.0
 # What the child runs. It imports modal's CLI while this process still looks for the run, waits for
 # the command on its standard input, and runs it as `python -m modal` does. A thread ends it when
 # that input closes, so that it can't outlive this process however that one ends, SIGKILL included.
+# It ends as soon as modal is done: an interpreter's own way out takes a while.
 CHILD = """
 import contextlib, json, os, runpy, sys, threading
 with contextlib.suppress(ImportError):
@@ -2529,7 +2530,12 @@ def outlived():
     os._exit(1)
 threading.Thread(target=outlived, daemon=True).start()
 sys.argv = ["modal", *words]
-runpy.run_module("modal", run_name="__main__", alter_sys=True)
+try:
+    runpy.run_module("modal", run_name="__main__", alter_sys=True)
+except SystemExit as ended:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(int(ended.code or 0))
 """
 
 
