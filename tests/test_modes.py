@@ -306,6 +306,8 @@ def watched_to_its_end(server: LocalModal, columns: int, lines: int) -> str:
     )
     assert status == 0
     assert "\x1b[1A" in written  # up again, over what was shown before
+    before = written.partition("Verdict")[0]
+    assert before.rfind("\x1b[?25h") > before.rfind("\x1b[?25l")  # the cursor stays visible
     return written
 
 

@@ -1478,7 +1478,7 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
     live = run.status == "running" and found.live is True
     if live:
         went_well = [rollout.created_at for rollout in found.rollouts if not rollout.trouble]
-        logs = _still_blocked(logs, _newest((run.attempt_began, *went_well)))
+        logs = _without_past_blocker(logs, _newest((run.attempt_began, *went_well)))
     facts = Judgement(
         now=now,
         logs=logs,
@@ -1502,7 +1502,9 @@ def _cause(error: Sequence[str]) -> str | None:
     return next(iter([*reversed(told), *reversed(error)]), None)
 
 
-def _still_blocked(logs: LogJudgement | None, moved: EpochSeconds | None) -> LogJudgement | None:
+def _without_past_blocker(
+    logs: LogJudgement | None, moved: EpochSeconds | None
+) -> LogJudgement | None:
     """The logs without a blocker that a live run, by its record, has got over since."""
     failed_at = logs.failed_at if logs else None
     if logs is None or failed_at is None or moved is None or failed_at + CLOCK_SLACK >= moved:
@@ -1579,7 +1581,8 @@ REPEATED = re.compile(r" *\[repeated (\d+)x across cluster\].*")
 # What loggers write before a message: levels, times, files, ranks, the bar of an exception group.
 LOGGER = re.compile(
     r"(?:\[[^\]]*\]:?\s*|\d{4}-\d\d-\d\d[ T][\d:,.]+\s*|\d\d-\d\d [\d:]+\s*"
-    r"|[\w./]+(?::[\w<>]+)?:\d+\s*[-:]*\s+|(?:INFO|DEBUG|WARNING|ERROR|CRITICAL|FATAL)\b[\s:-]*(?:\w+:(?=\S))?"
+    r"|[\w./]+(?::[\w<>]+)?:\d+\s*[-:]*\s+"
+    r"|(?:INFO|DEBUG|WARNING|ERROR|CRITICAL|FATAL)\b[\s:-]*(?:\w+:(?=\S))?"
     r"|\s*\|\s+)*"
 )
 BAR = re.compile(r".*(?:\d{1,3}%\||\b(?:it/s|s/it)\b)")
