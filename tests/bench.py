@@ -2,7 +2,7 @@
 
 uv run python tests/bench.py [pairs]: medians over pairs of runs (15 unless given), one of the
 tool and one of modal against the same local Modal, by turns, so that a slow moment of the
-machine hits both.
+machine hits both. The first two rows with each of the modals that gyms lock.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from rich.table import Table
 from conftest import SCRIPT, clean_environment
 from gym import sample_gym
 from local_modal import Call, LocalApp, LocalModal
+from old_modals import python_with
 
 PAIRS = 15
 FROG = "elastic-frog-a1b2c3d4e5f6"
@@ -31,7 +32,7 @@ RUNS_SUMMARY = "training-runs-summary/summary.json"
 ROLLOUTS_SUMMARY = "training-rollouts-summary/summary.json"
 MANY_RUNS, RUN_BYTES = 2_000, 20_000
 MANY_ROWS, ROW_BYTES = 200_000, 350
-MODAL = [sys.executable, "-m", "modal"]
+LOCKED_BY_GYMS = ("1.5.5", "1.6.1")
 
 
 @dataclass(frozen=True)
@@ -52,26 +53,52 @@ def seconds(command: Sequence[str], environment: dict[str, str]) -> float:
     return time.perf_counter() - began
 
 
-def measure(
-    server: LocalModal,
-    what: str,
-    words: Sequence[str],
-    against: Sequence[str],
-    *,
-    reach: float,
-    pairs: int,
-) -> Measured:
-    environment = clean_environment(server)
-    commands = [[sys.executable, str(SCRIPT), *words], [*MODAL, *against]]
-    for command in commands:  # the files they read are in memory from here on
-        seconds(command, environment)
-    timed = [[seconds(command, environment) for command in commands] for _ in range(pairs)]
-    ours, theirs = (statistics.median(column) for column in zip(*timed, strict=True))
-    return Measured(what, ours, theirs, reach)
+@dataclass(frozen=True)
+class Bench:
+    """A local Modal, the interpreter that both commands run in, and how often."""
+
+    server: LocalModal
+    pairs: int
+    python: str = sys.executable
+
+    def tool(self, *words: str) -> list[str]:
+        return [self.python, str(SCRIPT), *words]
+
+    def modal(self, *words: str) -> list[str]:
+        return [self.python, "-m", "modal", *words]
+
+    def volume_get(self, path: str) -> list[str]:
+        return self.modal("volume", "get", "training-gym-metadata", path, "-")
+
+    def measure(
+        self,
+        what: str,
+        ours: list[str],
+        theirs: list[str],
+        reach: float,
+        *,
+        than: Bench | None = None,
+    ) -> Measured:
+        """Time both; `than` is where theirs runs, if elsewhere."""
+        commands = (
+            (ours, clean_environment(self.server)),
+            (theirs, clean_environment((than or self).server)),
+        )
+        for command, environment in commands:  # the files they read are in memory from here on
+            seconds(command, environment)
+        timed = [[seconds(*command) for command in commands] for _ in range(self.pairs)]
+        ours_took, theirs_took = (statistics.median(times) for times in zip(*timed, strict=True))
+        return Measured(what, ours_took, theirs_took, reach)
 
 
-def volume_get(path: str) -> list[str]:
-    return ["volume", "get", "training-gym-metadata", path, "-"]
+def small_rows(bench: Bench, name: str = "") -> list[Measured]:
+    """A full id, without and with logs."""
+    whole, record = bench.tool(FROG, "--no-logs"), bench.volume_get(f"training-runs/{FROG}.json")
+    logs = bench.modal("app", "logs", FROG_APP, "--tail", "200")
+    return [
+        bench.measure(f"full id, --no-logs{name}", whole, record, 0.9),
+        bench.measure(f"full id, logs{name}", bench.tool(FROG), logs, 1.45),
+    ]
 
 
 def fill_runs(server: LocalModal) -> None:
@@ -154,35 +181,42 @@ def chain_of(words: Sequence[str]) -> list[str]:
         return longest_chain(server.calls)
 
 
+def own_rollouts(server: LocalModal) -> None:
+    """The run's rollouts in a file of its own."""
+    rows = json.loads(server.files[ROLLOUTS_SUMMARY])["items"]
+    own = {"items": [row for row in rows if row["training_run_id"] == FROG]}
+    server.files[f"training-rollouts-summary/{FROG}/summary.json"] = json.dumps(own).encode()
+
+
+def filled(server: LocalModal) -> None:
+    """The sample gym, its first run live."""
+    sample_gym(time.time()).install(server)
+    logs = server.apps[FROG_APP].logs
+    server.add_app(LocalApp(FROG_APP, FROG, "detached", time.time(), logs=logs))
+
+
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
-    with LocalModal() as server:
-        sample_gym(time.time()).install(server)
-        server.add_app(
-            LocalApp(FROG_APP, FROG, "detached", time.time(), logs=server.apps[FROG_APP].logs)
-        )
-        record = volume_get(f"training-runs/{FROG}.json")
-        logs = ["app", "logs", FROG_APP, "--tail", "200"]
-        lines = [
-            measure(
-                server, "full id, --no-logs", [FROG, "--no-logs"], record, reach=0.9, pairs=pairs
-            ),
-            measure(server, "full id, logs", [FROG], logs, reach=1.45, pairs=pairs),
-        ]
+    with LocalModal() as small, LocalModal() as server:
+        filled(small)
+        filled(server)
+        bench = Bench(server, pairs)
+        lines = small_rows(bench)
+        for modal in LOCKED_BY_GYMS:
+            with python_with(modal) as python:
+                lines += small_rows(Bench(server, pairs, python), f", modal {modal}")
         fill_runs(server)
-        summary = volume_get(RUNS_SUMMARY)
-        substring = ["elastic", "--no-logs"]
-        lines.append(
-            measure(server, "substring, 2,000 runs", substring, summary, reach=1.2, pairs=pairs)
-        )
+        scrap, summary = bench.tool("elastic", "--no-logs"), bench.volume_get(RUNS_SUMMARY)
+        lines.append(bench.measure("substring, 2,000 runs", scrap, summary, 0.6))
         fill_rollouts(server)
-        summary = volume_get(ROLLOUTS_SUMMARY)
-        whole = [FROG, "--no-logs"]
-        lines.append(
-            measure(server, "full id, 200,000 rollouts", whole, summary, reach=1.15, pairs=pairs)
-        )
-        peak = peak_bytes(server, whole)
+        whole, summary = bench.tool(FROG, "--no-logs"), bench.volume_get(ROLLOUTS_SUMMARY)
+        lines.append(bench.measure("full id, 200,000 rollouts", whole, summary, 1.15))
+        peak = peak_bytes(server, [FROG, "--no-logs"])
         size = len(server.files[ROLLOUTS_SUMMARY])
+        own_rollouts(server)
+        own_rollouts(small)
+        beside = "full id, own rollouts beside them, against none there"
+        lines.append(bench.measure(beside, whole, whole, 1.05, than=Bench(small, pairs)))
     table = Table("what", "tool", "modal", "ratio", "reach")
     for line in lines:
         times = (f"{line.ours:.2f} s", f"{line.theirs:.2f} s", f"{line.ours / line.theirs:.2f}")
@@ -195,7 +229,7 @@ def main() -> None:
         "",
         f"≤ {allowed:.0f} MB",
     )
-    chain = chain_of(whole)
+    chain = chain_of([FROG, "--no-logs"])
     table.add_row("calls that wait", str(len(chain)), "", "", "≤ 4")
     console = Console()
     console.print(table)

@@ -10,6 +10,7 @@ All arguments go to run_progress.py, and its exit status comes back.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from dojo import Layout
     from gym import Gym, SampleRun
     from local_modal import LocalModal
 
 SCRIPT = (
     Path(__file__).resolve().parents[1] / ".claude/skills/rollout-progress/scripts/run_progress.py"
 )
+
+LAYOUT: Layout = "release"
 
 # Seconds between two new log lines of a healthy app.
 LINE_EVERY = 1.5
@@ -48,6 +52,17 @@ def list_runs(gym: Gym) -> None:
     print("Sample runs: uv run python tests/demo.py RUN [--no-logs | --tail N | --follow]\n")
     for run in gym.runs:
         print(f"  {query_for(run):<18}{run.about}")
+    print("\nAs the newest gym wrote them, on a volume of their own:\n")
+    for run_id, about in replayed().items():
+        print(f"  {'-'.join(run_id.split('-')[:2]):<18}{about}")
+
+
+def replayed() -> dict[str, str]:
+    """The runs of the newest gym's layout, and what is true of each."""
+    from dojo import CASES
+
+    truth: dict[str, str] = json.loads((CASES / f"{LAYOUT}-truth.json").read_text())
+    return truth
 
 
 def new_lines(run: SampleRun) -> Iterator[str]:
@@ -101,6 +116,7 @@ def main(arguments: list[str]) -> int:
     """List the runs, or show the one asked for."""
     # Until there is a child to wait for, Ctrl-C just ends this, imports included.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from dojo import dojo
     from gym import sample_gym
     from local_modal import LocalModal
 
@@ -110,6 +126,7 @@ def main(arguments: list[str]) -> int:
         return 0
     with LocalModal() as server:
         gym.install(server)
+        dojo(LAYOUT, time.time()).install(server)
         over = threading.Event()
         writer = threading.Thread(target=keep_writing, args=(server, gym, over))
         writer.start()

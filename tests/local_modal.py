@@ -4,8 +4,9 @@
         modal.files["training-runs/x.json"] = b"{}"
         subprocess.run([...], env={**os.environ, **modal.env})
 
-It serves one volume and any number of apps with their logs, keeps every call that came in, and
-answers late, wrongly or never where `fault` says so. It runs in a daemon thread of its own.
+It serves volumes by their names and any number of apps with their logs, keeps every call that
+came in, and answers late, wrongly or never where `fault` says so. It runs in a daemon thread of
+its own.
 """
 
 from __future__ import annotations
@@ -293,7 +294,10 @@ class GrpcServer(Server):  # type: ignore[misc]  # grpclib is not typed for mypy
 
 
 class LocalModal:
-    """A context manager: a Modal with one volume, from `__enter__` to `__exit__` or `stop`."""
+    """A context manager: a Modal with a volume, from `__enter__` to `__exit__` or `stop`.
+
+    `files` are those of the volume that it is made with; `volumes` takes more of them.
+    """
 
     def __init__(
         self,
@@ -302,9 +306,9 @@ class LocalModal:
         environments: tuple[str, ...] = ("main",),
     ) -> None:
         self.files: dict[str, bytes] = {}
+        self.volumes: dict[str, dict[str, bytes]] = {volume: self.files}
         self.mtimes: dict[str, int] = {}
         self.apps: dict[str, LocalApp] = {}
-        self._volume = volume
         self._environments = environments
         self._started_at = int(time.time())
         self._changed = threading.Condition()  # guards the calls and the faults
@@ -541,21 +545,23 @@ class LocalModal:
 
     def _get_volume(self, request: Any) -> Any:
         self._check_environment(request.environment_name)
-        if request.deployment_name != self._volume:
+        name = request.deployment_name
+        if name not in self.volumes:
             environment = request.environment_name or self._environments[0]
-            raise _missing(
-                f"Volume '{request.deployment_name}' not found in environment '{environment}'"
-            )
+            raise _missing(f"Volume '{name}' not found in environment '{environment}'")
         version = api_pb2.VOLUME_FS_VERSION_V2
         return api_pb2.VolumeGetOrCreateResponse(
-            volume_id="vo-local",
+            volume_id=f"vo-{name}",
             version=version,
-            metadata=api_pb2.VolumeMetadata(version=version, name=self._volume),
+            metadata=api_pb2.VolumeMetadata(version=version, name=name),
         )
+
+    def _files_of(self, request: Any) -> dict[str, bytes]:
+        return self.volumes[request.volume_id.removeprefix("vo-")]
 
     def _get_file(self, request: Any) -> Any:
         path = _plain_path(request.path)
-        content = self.files.get(path)
+        content = self._files_of(request).get(path)
         if content is None:
             raise _missing(f"No such file or directory: {request.path}")
         self._downloads.append((path, content))
@@ -566,7 +572,8 @@ class LocalModal:
         )
 
     async def _list_files(self, request: Any) -> AsyncIterator[Any]:
-        sizes = {path: len(content) for path, content in list(self.files.items())}
+        files = self._files_of(request)
+        sizes = {path: len(content) for path, content in list(files.items())}
         entries = _list_folder(
             sizes,
             lambda path: self.mtimes.get(path, self._started_at),

@@ -219,7 +219,7 @@ def test_a_failed_run_shows_its_error_and_the_errors_of_its_rollouts(shown: Show
     assert "\n             │ Traceback (most recent call last):\n" in shown.out
     assert "\n             │ torch.distributed.DistBackendError: NCCL" in shown.out
     (row,) = [line for line in shown.out.splitlines() if "all_infra" in line]
-    expected = r" +7 +256 +– +4m 6s  all_infra_failure: remote_error 256 of 256 samples"
+    expected = r" +7 +256 +nan +4m 6s  all_infra_failure: remote_error 256 of 256 samples"
     assert re.fullmatch(expected, row)
 
 
@@ -438,7 +438,7 @@ def test_a_modal_that_is_too_old_gets_one_line(tool: Tool, tmp_path: Path) -> No
     shown = tool(FROG, PYTHONPATH=str(tmp_path))
     assert (shown.status, shown.out) == (1, "")
     assert shown.err == (
-        f"error: found modal 1.3.9; it needs 1.4.0 or newer: `uv run {SCRIPT} …` brings its own\n"
+        f"error: found modal 1.3.9; it needs 1.5.0 or newer: `uv run {SCRIPT} …` brings its own\n"
     )
 
 

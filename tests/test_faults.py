@@ -137,12 +137,12 @@ def assert_found_though_the_summary_is(word: str, shown: Shown) -> None:
     assert re.fullmatch(rf"note: the runs summary is {word}.*\n", shown.err)
 
 
-@shows("elastic-frog", NO_LOGS, arrange=half_a_summary)
+@shows(FROG_APP, NO_LOGS, arrange=half_a_summary)
 def test_a_summary_cut_in_half_costs_only_a_line(shown: Shown) -> None:
     assert_found_though_the_summary_is("unreadable", shown)
 
 
-@shows("elastic-frog", NO_LOGS, arrange=pop(RUNS_SUMMARY))
+@shows(FROG_APP, NO_LOGS, arrange=pop(RUNS_SUMMARY))
 def test_a_missing_summary_costs_only_a_line(shown: Shown) -> None:
     assert_found_though_the_summary_is("unreadable", shown)
 
@@ -225,7 +225,7 @@ def nothing_to_search(server: LocalModal, _: object) -> None:
 def test_where_nothing_could_be_searched_it_is_not_said_that_no_run_matches(shown: Shown) -> None:
     assert (shown.status, shown.out) == (1, "")
     assert shown.err.splitlines()[-1] == (
-        f"error: could not read {RUNS_SUMMARY}: not yours; "
+        "error: could not read training-runs/: not yours; "
         "no run matches 'elastic-frog' in what could be read"
     )
 
@@ -412,7 +412,6 @@ def one_hangs(server: LocalModal, parameters: dict[str, str]) -> None:
         (FROG, RECORD),
         (FROG, ROLLOUTS_SUMMARY),
         ("elastic-frog", RECORD),
-        ("elastic-frog", RUNS_SUMMARY),
         ("elastic-frog", "training-runs/"),
         (FROG_APP, RUNS_SUMMARY),
     ],

@@ -47,7 +47,7 @@ def silent_for(seconds: float) -> tool.Run:
         (found(app=OVER), "died"),
         (found(app=OVER, has_result=True), "finished"),
         (found(app=OVER, has_result=None), "over"),
-        (found(has_result=True), None),
+        (found(has_result=True), "finished"),
         (found(replace(RUN, status="failed"), app=OVER), None),
     ],
 )

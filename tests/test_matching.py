@@ -9,14 +9,14 @@ HERON = "amber-heron-0a1b2c3d4e5f"
 HAWK = "amber-hawk-f0e1d2c3b4a5"
 
 
-def row(run_id: str, app_id: str, *wandb_ids: str) -> tool.Row:
-    return tool.Row(run_id, app_id, wandb_ids, None, {})
+def row(run_id: str, app_id: str, *wandb_ids: str, names: tuple[str, ...] = ()) -> tool.Row:
+    return tool.Row(run_id, app_id, wandb_ids, names, None, {})
 
 
 ROWS = (
     row(FROG, "ap-0123456789abcdefABCDEF", "x7k2m9qp"),
-    row(HERON, "ap-1111111111111111111111", "amber-he", "shared"),
-    row(HAWK, "ap-2222222222222222222222", "amber-ha", "shared"),
+    row(HERON, "ap-1111111111111111111111", "amber-he", "shared", names=("fc-1", "lr-sweep")),
+    row(HAWK, "ap-2222222222222222222222", "amber-ha", "shared", names=("fc-2", "lr-sweep")),
 )
 
 
@@ -31,6 +31,9 @@ ROWS = (
         ("x7k2m9qp", {FROG}),
         ("amber-", {HERON, HAWK}),
         ("shared", {HERON, HAWK}),
+        ("fc-2", {HAWK}),
+        ("LR-Sweep", {HERON, HAWK}),
+        ("lr-swee", set()),
         ("amber-ha", {HAWK}),
         ("https://modal.com/id/ap-0123456789abcdefABCDEF", {FROG}),
         ("https://modal.com/apps/lab/main/ap-0123456789abcdefABCDEF?tab=logs#x", {FROG}),

@@ -111,6 +111,15 @@ RECORDS = having(
         ),
         latest_rollout=ROLLOUTS,
         attempt_count=NUMBERS,
+        attempt_starts=st.lists(NUMBERS, max_size=3),
+        last_attempt_started_at=NUMBERS,
+        last_attempt_ended_at=NUMBERS,
+        resumed_from_checkpoint=st.booleans(),
+        resume_from_iteration=NUMBERS,
+        batch_size_inference=having(
+            knob=TEXTS,
+            attempts=st.lists(having(value=NUMBERS, outcome=TEXTS, started_at=NUMBERS), max_size=3),
+        ),
         wandb_attempts=st.lists(having(run_id=TEXTS), max_size=3),
     ),
 )
@@ -133,6 +142,22 @@ SUBSTEP_TIMINGS = having(
         max_size=3,
     ),
 )
+UPDATES = st.one_of(
+    having(
+        framework_progress=having(phase=TEXTS, current=NUMBERS, updated_at=NUMBERS),
+        framework_status=TEXTS,
+        updated_at=NUMBERS,
+    ),
+    having(latest_rollout=ROLLOUTS, updated_at=NUMBERS),
+    VALUES,
+)
+CHUNKS = st.one_of(
+    having(
+        steps=st.dictionaries(STEPS, st.dictionaries(TEXTS, NUMBERS, max_size=2), max_size=3),
+        written=VALUES,
+    ),
+    VALUES,
+)
 quickly = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -144,19 +169,34 @@ def as_stored(value: object) -> bytes:
 
 
 @quickly
-@given(RECORDS, SUMMARIES, ROLLOUT_SUMMARIES, SUBSTEP_TIMINGS, st.sampled_from([True, False, None]))
+@given(
+    RECORDS,
+    SUMMARIES,
+    ROLLOUT_SUMMARIES,
+    SUBSTEP_TIMINGS,
+    st.tuples(st.lists(UPDATES, max_size=3), CHUNKS),
+    st.sampled_from([True, False, None]),
+)
 def test_any_record_is_shown_without_steering_the_screen(
-    record: object, summary: object, rollouts: object, timing: object, live: bool | None
+    record: object,
+    summary: object,
+    rollouts: object,
+    timing: object,
+    beside: tuple[list[object], object],
+    live: bool | None,
 ) -> None:
     rows = tool.parse_rows(tool.parse_json(as_stored(summary)))
     tool.match_runs(RUN_ID, rows, [RUN_ID])
-    run = tool.parse_run(tool.parse_json(as_stored(record)), RUN_ID)
-    known = tool.parse_rollouts(as_stored(rollouts), RUN_ID)
-    (file,) = tool.newest_timing_files(["00000003__driver.json"], 1)
-    tool.parse_substep_timings({file: timing})
+    updates, chunk = beside
+    updated = tool.with_updates(tool.parse_json(as_stored(record)), updates)
+    run = tool.parse_run(updated, RUN_ID)
+    known = tool.kept(run, tool.parse_rollouts(as_stored(rollouts), RUN_ID))
+    (file,) = tool.newest_timing_files({"00000003__driver.json": 5}, 1)
+    tool.parse_substep_timings({file: timing}, run)
     found = tool.Found(
-        run=run,
+        run=tool.step_borne_out(run, known),
         app=tool.App(live=live, state="detached", stopped_at=NOW - 60),
+        metrics=tool.parse_metrics([tool.parse_json(as_stored(chunk))]),
         rollouts=known,
         has_result=False,
         stale=None,

@@ -257,33 +257,49 @@ SUBSTEPS = {
 
 @pytest.mark.parametrize("shape", SUBSTEPS)
 def test_substep_timings_are_read_in_each_shape(shape: str) -> None:
-    files = tool.newest_timing_files(["00000010__driver.json", "pre-loop__driver.json"], 2)
+    names = {"00000010__driver.json": 7, "pre-loop__driver.json": 9}
+    files = tool.newest_timing_files(names, 2)
     phases = {"weight_sync": {"busy_duration_s": 4, "first_start_s": 300}, "gen": SUBSTEPS[shape]}
-    timings = tool.parse_substep_timings({files[0]: {"final": True, "phases": phases}})
+    timings = tool.parse_substep_timings({files[0]: {"final": True, "phases": phases}}, parse())
     assert timings == (tool.Timings(11, (("gen", 230.0), ("weight_sync", 4.0)), 234.0),)
 
 
-def test_substep_timings_come_from_the_newest_whole_step_and_its_driver() -> None:
-    names = [
-        "00000009__driver.json",
-        "00000010__driver.json",
-        "00000010__actor.json",
-        "00000011__driver.json",
-        "junk.json",
-    ]
-    files = tool.newest_timing_files(names, 2)
-    assert [file.name for file in files] == ["00000011__driver.json", "00000010__driver.json"]
-    record = {"phases": {"gen": {"busy_duration_s": 5.0}}}
-    steps = tool.parse_substep_timings({files[0]: {**record, "final": False}, files[1]: record})
-    assert [step.step for step in steps] == [11]
+def lane(**phases: float) -> dict[str, Any]:
+    """A driver's timing record."""
+    return {"final": True, "phases": {k: {"busy_duration_s": v} for k, v in phases.items()}}
 
 
-def test_an_app_list_is_read_with_the_keys_of_each_release() -> None:
-    old = {"App ID": "ap-1", "State": "ephemeral (detached)", "Stopped at": None}
-    new = {"app_id": "ap-2", "state": "stopped", "stopped_at": "2026-09-21 11:43:20+00:00"}
-    assert tool.parse_app_list([old, new], "ap-1") == tool.App(live=True, state="detached")
-    assert tool.parse_app_list([old, new], "ap-2") == tool.App(
-        live=False, state="stopped", stopped_at=1789991000.0
-    )
-    assert tool.parse_app_list([{"app_id": "ap-3", "state": "initializing..."}], "ap-3").live
-    assert tool.parse_app_list([old, new], "ap-9") == tool.App(live=False, state="stopped")
+def steps_of(records: dict[str, Any], **fields: Any) -> list[tuple[int, float | None]]:
+    """The whole steps among a run's timing files, newest first, and how long each took."""
+    files = tool.newest_timing_files(dict.fromkeys(records, 0), 11)
+    found = {file: records[file.name] for file in files}
+    return [(step.step, step.total) for step in tool.parse_substep_timings(found, parse(**fields))]
+
+
+def at_step(current: int, **metadata: Any) -> dict[str, Any]:
+    return {"framework_progress": {"current": current}, **metadata}
+
+
+def test_a_step_is_whole_once_a_later_one_has_begun_or_the_run_completed() -> None:
+    records = {f"{n:08d}__driver.json": lane(train_models=40 + n) for n in range(3)}
+    actors = {"00000003__actor.json": lane(forward_backward=9), "junk.json": 7}
+    assert steps_of({**records, **actors}, metadata=at_step(3)) == [(2, 41), (1, 40)]
+    crashed = {"status": "failed", "metadata": at_step(3)}
+    assert steps_of(records, **crashed) == [(2, 41), (1, 40)]
+    completed = {"status": "completed", "metadata": at_step(3)}
+    assert steps_of(records, **completed) == [(3, 42), (2, 41), (1, 40)]
+
+
+def test_the_steps_of_an_attempt_that_was_given_up_do_not_count() -> None:
+    records = {
+        "00000004__driver.json": {**lane(train_models=40), "lane_start_unix_s": 500},
+        "00000005__driver.json": {**lane(train_models=30), "lane_start_unix_s": 1500},
+    }
+    metadata = at_step(9, attempt_count=2, last_attempt_started_at=1000)
+    assert steps_of(records, metadata=metadata) == [(6, 30)]
+
+
+def test_a_steps_time_leaves_out_evaluation_and_checkpoints() -> None:
+    phases = {"generate_rollouts": 100.0, "checkpoint_save": 20.0, "train_models": 40.0}
+    timed = lane(**phases, evaluate_rollouts=5.0, evaluate_rollouts_end=300.0)
+    assert steps_of({"00000000__driver.json": timed}, metadata=at_step(2)) == [(1, 140.0)]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["modal>=1.4.0", "rich>=13.7"]
+# dependencies = ["modal>=1.5.0", "rich>=13.7"]
 # ///
-"""How far is a modal-training-gym run, what is it doing, and what is it stuck on?
+"""How far is a run of modal-dojo (modal-training-gym), what is it doing, and what is it stuck on?
 
 usage: run_progress.py RUN [--tail N | --no-logs | --follow | --watch] [--json]
        run_progress.py [--limit N] [--json]
@@ -20,6 +20,7 @@ Without RUN, the newest runs are listed, those that say running first.
   --limit N        list the newest N runs (default: 20)
   --json           print JSON instead: the run, the list, or the error
   -e, --env ENV    the Modal environment (default: the profile's)
+  --volume NAME    the volume of a fork or a copy (default: the gym's own, new or old name)
   --timeout S      seconds that the reading, and again the tail, may take (default: 60)
   --show-secrets   show credentials whole, not as their first four characters and …
   -h, --help       show this text
@@ -40,7 +41,8 @@ exit status:
   5    a watched run ended without completing
   130  interrupted
 
-It only ever reads: the volume training-gym-metadata, the state of the run's app, its logs.
+It only ever reads: the volume modal-dojo-metadata, or training-gym-metadata as it was called
+before, the state of the run's app, its logs.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -112,16 +114,40 @@ ERROR_HEAD, ERROR_END = 10, 3
 YEAR_10000 = 253_402_300_800
 # Counts beyond this (2^53) are noise: JSON numbers stop being exact there.
 COUNT_LIMIT = 2**53
+# Newest notices of a kind that are read, where there may be thousands: any of them is the newest.
+NEWEST_UPDATES = 8
 # Bytes that are decoded at first for one row of the rollouts summary: rows have 250 to 600.
 ROW_BYTES = 1_024
 
+# Where a config names its data, the most telling first.
+DATASETS = (
+    ("dataset", "hf_repo"),
+    ("dataset", "prompt_data"),
+    ("recipe", "prompt_data"),
+    ("dataset", "name"),
+)
 ENDED_STATUSES = frozenset({"completed", "failed", "stopped", "cancelled"})
+STATUSES = {status: status for status in ("running", *ENDED_STATUSES)} | {"canceled": "cancelled"}
+# The set-up, in its order; the stages of a launcher; what comes before the loop; phases of a step
+# before its rollout is recorded, and after that.
+SET_UP = ("initializing", "download_model", "convert_model", "prepare_dataset")
+LAUNCHED = frozenset(SET_UP[:3])
+BEFORE_THE_LOOP = frozenset({*SET_UP, "initialize_rollouts", "serving"})
+NO_ROLLOUT_YET = BEFORE_THE_LOOP | {"generate_rollouts", "evaluate_rollouts"}
+TRAINING = frozenset(
+    {"offload_rollout", "compute_log_probs", "optimizer_step", "checkpoint_save", "offload_train"}
+    | {"weight_sync"}
+)
+PHASES = TRAINING | NO_ROLLOUT_YET | {"training"}
+# What the gym's own step time leaves out.
+BESIDE_THE_STEP = frozenset({"checkpoint_save", "evaluate_rollouts", "evaluate_rollouts_end"})
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 APP_ID = re.compile(r"ap-[A-Za-z0-9]{1,64}")
 NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*")
 HTTPS_URL = re.compile(r"https://[^\s\"'<>\\`]+")
 ROLLOUT_FILE = re.compile(r"(?P<run_id>.+)__(?P<rollout_id>\d{1,15})\.json")
-TIMING_FILE = re.compile(r"(?P<rollout_id>\d{1,15})__(?P<role>\w{1,40})\.json")
+CHUNK_FILE = re.compile(r"chunk-(\d{1,15})-\w+\.json")
+TIMING_FILE = re.compile(r"(?P<rollout_id>\d{1,15})__driver\.json")
 # CSI and OSC sequences (7 and 8 bit), then any other escape with its one final character.
 ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
@@ -161,14 +187,39 @@ class Rollout:
 
 
 @dataclass(frozen=True)
+class Metric:
+    """The newest value of a metric, NaN included; `step` is its logger's own."""
+
+    name: str
+    value: float
+    step: int
+    at: EpochSeconds | None
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """The sizes that the automatic batch size tried, each with its outcome."""
+
+    knob: str
+    tries: tuple[tuple[int, str], ...]
+    began: EpochSeconds | None  # the newest of them
+
+
+@dataclass(frozen=True)
 class Run:
-    """A TrainingRun record; `last_sign` is the newest sign of life that it holds."""
+    """A TrainingRun record; `last_sign` is the newest sign of life that it holds.
+
+    `submitted` is true while its training waits for its GPUs, `resume_point` the last rollout that
+    the attempt under way goes on from (-1: none), `names` what else it may be asked for by.
+    """
 
     run_id: str
+    kind: Literal["rl", "sft", "gateway"]
     framework: str | None
     status: str | None
     phase: str | None
     waiting_for_gpu: bool
+    submitted: bool
     step: Step | None
     app_id: str | None
     app_id_malformed: bool
@@ -180,20 +231,36 @@ class Run:
     reason: str | None
     error: tuple[str, ...]
     attempt: int | None
+    attempt_failed_at: EpochSeconds | None
     resumed_from: str | None
+    resume_point: int | None
+    batch_size: BatchSize | None
     wandb_ids: tuple[str, ...]
+    names: tuple[str, ...]
     model: str | None
     dataset: str | None
     phase_began: EpochSeconds | None
     attempt_began: EpochSeconds | None
     steps: tuple[Timings, ...]  # the whole ones, newest first
     latest_rollout: Rollout | None
-    last_rollout_id: int | None  # the newest that must have been recorded by now
+    asynchronous: bool = False
 
     @property
     def timings(self) -> Timings | None:
         """Those of the latest whole step."""
         return self.steps[0] if self.steps else None
+
+    @property
+    def last_rollout_id(self) -> int | None:
+        """The newest rollout that must have been recorded by now: that before the one under way."""
+        before = self.step.current - 2 if self.step and self.step.current > 1 else None
+        return _newest((self.latest_rollout.rollout_id if self.latest_rollout else None, before))
+
+    @property
+    def expects_no_rollout(self) -> bool:
+        """Whether the run is known to be before the end of its first rollout."""
+        first = self.step.current <= 1 if self.step else self.phase in BEFORE_THE_LOOP
+        return self.phase in NO_ROLLOUT_YET and first and self.latest_rollout is None
 
     @property
     def begun(self) -> bool:
@@ -232,6 +299,7 @@ class Row:
     run_id: str
     app_id: str | None
     wandb_ids: tuple[str, ...]
+    names: tuple[str, ...]
     created_at: EpochSeconds | None
     record: object
 
@@ -300,9 +368,17 @@ def _number(value: object, *keys: str) -> float | None:
     return number if abs(number) <= COUNT_LIMIT else None  # which NaN is not, either
 
 
+def _measure(value: object, *keys: str) -> float | None:
+    """A number that may be NaN or infinite: a run that diverged must not look well."""
+    found = _scalar(value, *keys)
+    if isinstance(found, float) and not math.isfinite(found):
+        return found
+    return _number(found)
+
+
 def _count(value: object, *keys: str) -> int | None:
     number = _number(value, *keys)
-    return int(number) if number is not None and number >= 0 else None
+    return int(number) if number is not None and number >= 0 and number.is_integer() else None
 
 
 def _duration(value: object, *keys: str) -> Seconds | None:
@@ -343,61 +419,147 @@ def _newest(found: Iterable[_Number | None]) -> _Number | None:
 
 def parse_run(record: object, run_id: str) -> Run:
     """Make a Run from a record of any age; `run_id` is its key in the volume."""
-    progress = _member(record, "metadata", "framework_progress")
-    progress_phase = _text(progress, "phase")
-    phase = _text(record, "framework_status") or progress_phase
+    metadata = _member(record, "metadata")
+    progress = _member(metadata, "framework_progress")
+    phase = _parse_phase(record, progress)
     # Whether what the progress says is said of the phase that is shown.
-    in_phase = phase is not None and phase == progress_phase
+    in_phase = phase == _text(progress, "phase")
     status = _text(record, "status")
-    latest = _parse_rollout(_member(record, "metadata", "latest_rollout"))
+    status = STATUSES.get((status or "").casefold(), status)
+    latest = _parse_rollout(_member(metadata, "latest_rollout"))
     open_substeps = list(_open_substeps(record))
     app_id = _parse_app_id(record)
-    progress_rollout_id = _count(progress, "rollout_id")
-    return Run(
+    starts = [_time(start) for start in _elements(metadata, "attempt_starts")]
+    attempt_began = _time(metadata, "last_attempt_started_at") or _newest(starts)
+    launched = _time(record, "started_at")
+    run = Run(
         run_id=run_id,
+        kind=_parse_kind(record),
         framework=_text(record, "framework"),
         status=status,
         phase=phase,
+        # Said of no phase at all, too; of any but these it says nothing.
         waiting_for_gpu=status not in ENDED_STATUSES
         and in_phase
+        and phase in {None, *LAUNCHED}
         and _is_false(progress, "is_active"),
+        submitted=status == "running"
+        and not _is_false(progress, "is_active")
+        and _text(record, "function_call_id") is not None
+        and not _count(metadata, "attempt_count")
+        and attempt_began is None
+        and phase in LAUNCHED
+        and latest is None
+        and not _count(progress, "current"),
         step=_parse_step(progress),
         app_id=app_id,
         app_id_malformed=app_id is None and _scalar(record, "modal_app_id") not in (None, ""),
         url=_parse_url(record, app_id),
         created_at=_time(record, "created_at"),
-        started_at=_time(record, "started_at"),
+        # The newest gym writes its launch there, which is `created_at` again.
+        started_at=next(filter(None, starts), None)
+        or (None if launched == _time(record, "created_at") else launched),
         ended_at=_time(record, "ended_at") or _time(record, "completed_at"),
         last_sign=_newest(
             (
                 _time(record, "updated_at"),
                 _time(progress, "updated_at"),
-                _time(record, "metadata", "last_attempt_started_at"),
+                attempt_began,
                 latest.created_at if latest else None,
                 *(start for _, start in open_substeps),
             )
         ),
-        reason=_text(record, "metadata", "terminal_reason"),
+        reason=_text(metadata, "terminal_reason"),
         error=_parse_error(record),
-        attempt=_count(record, "metadata", "attempt_count"),
-        resumed_from=_parse_resumed_from(_member(record, "metadata")),
+        attempt=_count(metadata, "attempt_count") or len(starts) or None,
+        attempt_failed_at=_parse_attempt_failed_at(metadata, attempt_began),
+        resumed_from=_parse_resumed_from(metadata),
+        resume_point=_parse_resume_point(metadata),
+        batch_size=_parse_batch_size(_member(metadata, "batch_size_inference")),
         wandb_ids=_parse_wandb_ids(record, run_id),
+        names=_parse_names(record),
         model=_text(record, "config", "model", "model_name"),
-        dataset=_text(record, "config", "dataset", "hf_repo")
-        or _text(record, "config", "dataset", "name"),
+        dataset=next(filter(None, (_text(record, "config", *keys) for keys in DATASETS)), None),
         phase_began=_newest(start for name, start in open_substeps if name == phase)
         or (_time(progress, "updated_at") if in_phase else None),
-        attempt_began=_time(record, "metadata", "last_attempt_started_at"),
+        attempt_began=attempt_began,
         steps=_parse_steps(record, _count(progress, "current")),
         latest_rollout=latest,
-        # The rollout under way has no row yet, the one before it has.
-        last_rollout_id=_newest(
-            (
-                latest.rollout_id if latest else None,
-                progress_rollout_id - 1 if progress_rollout_id else None,
-            )
-        ),
     )
+    return replace(run, latest_rollout=next(iter(kept(run, [latest] if latest else ())), None))
+
+
+def _parse_phase(record: object, progress: object) -> str | None:
+    """That of the progress, since the status may lag behind it.
+
+    But a launcher's mark, which `is_active` tells, stays there when the loop has begun.
+    """
+    status, phase = _text(record, "framework_status"), _text(progress, "phase")
+    if status is None or phase is None:
+        return status or phase
+    if status in SET_UP and phase in SET_UP:
+        return max(status, phase, key=SET_UP.index)
+    marked = _scalar(progress, "is_active") is not None
+    return phase if {status, phase} <= PHASES and not marked else status
+
+
+def _parse_kind(record: object) -> Literal["rl", "sft", "gateway"]:
+    if _text(record, "metadata", "run_type") == "tinker_gateway":
+        return "gateway"
+    return "sft" if _text(record, "config", "recipe", "loss_type") == "sft_loss" else "rl"
+
+
+def _parse_attempt_failed_at(metadata: object, began: EpochSeconds | None) -> EpochSeconds | None:
+    """When the newest attempt failed; None where another one has begun since."""
+    ended = _time(metadata, "last_attempt_ended_at")
+    failed = _text(metadata, "last_attempt_status") == "failed"
+    return ended if failed and ended is not None and ended >= (began or 0) else None
+
+
+def _parse_batch_size(inference: object) -> BatchSize | None:
+    tried = [
+        (value, _text(attempt, "outcome") or "unknown", _time(attempt, "started_at"))
+        for attempt in _elements(inference, "attempts")
+        if (value := _count(attempt, "value")) is not None
+    ]
+    if not tried:
+        return None
+    began = _newest(at for _, _, at in tried)
+    tries = tuple((value, outcome) for value, outcome, _ in tried)
+    return BatchSize(_text(inference, "knob") or "batch size", tries, began)
+
+
+def _parse_names(record: object) -> tuple[str, ...]:
+    """The function call, the sweep, and the app where it has a name of its own."""
+    keys = (("function_call_id",), ("group_id",), ("metadata", "group_id"), ("app_name",))
+    return tuple(dict.fromkeys(name for path in keys if (name := _text(record, *path))))
+
+
+def kept(run: Run, rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
+    """Those that count: not what an attempt before this one recorded beyond where it goes on."""
+    rollouts, since = tuple(rollouts), run.attempt_began
+    if run.kind == "sft":  # what stands there is no reward
+        rollouts = tuple(replace(rollout, mean_reward=None) for rollout in rollouts)
+    if since is None or (run.attempt or 0) <= 1:
+        return rollouts
+    mine = [r.rollout_id for r in rollouts if (r.created_at or since) >= since]
+    point = run.resume_point
+    if point is None:  # where it isn't recorded: its first rollout, or its step, tells
+        point = min(mine, default=run.step.current - 1 if run.step else 0) - 1
+    return tuple(r for r in rollouts if r.rollout_id <= point or (r.created_at or since) >= since)
+
+
+def step_borne_out(run: Run, rollouts: Sequence[Rollout]) -> Run:
+    """The run with a step that its rollouts allow.
+
+    After a resume, the progress can stay at the step of the attempt before.
+    """
+    point = run.resume_point
+    if run.step is None or point is None or (run.attempt or 0) <= 1:
+        return run
+    recorded = max((rollout.rollout_id for rollout in rollouts), default=point)
+    under_way = max(recorded, point) + (1 if run.phase in TRAINING and not run.asynchronous else 2)
+    return replace(run, step=replace(run.step, current=min(run.step.current, under_way)))
 
 
 def _is_false(value: object, key: str) -> bool:
@@ -458,10 +620,17 @@ def _parse_resumed_from(metadata: object) -> str | None:
     return None if iteration is None else f"iteration {iteration}"
 
 
+def _parse_resume_point(metadata: object) -> int | None:
+    if _is_false(metadata, "resumed_from_checkpoint"):
+        return -1
+    iteration = _count(metadata, "resume_from_iteration")
+    named = re.fullmatch(r"\D*(\d{1,15})", _text(metadata, "resume_checkpoint_name") or "")
+    return int(named[1]) if iteration is None and named else iteration
+
+
 def _parse_wandb_ids(record: object, run_id: str) -> tuple[str, ...]:
-    """The recorded ones, else the one that the gym makes of the run id."""
-    blocks = (_member(record, "config", key) for key in ("wandb", "metrics"))
-    derived = (run_id[:8],) if any(isinstance(block, dict) for block in blocks) else ()
+    """The recorded ones, else the one that older gyms made of the run id."""
+    derived = (run_id[:8],) if _member(record, "config", "wandb") else ()
     return _recorded_wandb_ids(record) or derived
 
 
@@ -544,47 +713,49 @@ def _span(phases: _Phases) -> Seconds:
 
 
 class TimingFile(NamedTuple):
-    """The name of a substep timing record: which rollout, whose."""
+    """The name of the driver's timing record of a rollout's step."""
 
     rollout_id: int
-    role: str
     name: str
 
 
-def newest_timing_files(names: Iterable[str], steps: int) -> tuple[TimingFile, ...]:
-    """The files of `substep-timing/<run_id>/` for the newest steps, the newest first.
+def newest_timing_files(written: Mapping[str, int], steps: int) -> tuple[TimingFile, ...]:
+    """The driver's files of `substep-timing/<run_id>/` for the newest steps, the newest first.
 
-    The driver's alone where it wrote one: its phases add up to the step, another role's run
-    beside them.
+    Its phases alone lie end to end, and without it a step is not whole.
     """
-    found = (
-        TimingFile(int(match["rollout_id"]), match["role"], name)
-        for name in names
+    found = [
+        (at, TimingFile(int(match["rollout_id"]), name))
+        for name, at in written.items()
         if (match := TIMING_FILE.fullmatch(name))
-    )
-    files = sorted(found, key=lambda file: (-file.rollout_id, file.role))
-    newest: list[TimingFile] = []
-    for _, group in itertools.islice(itertools.groupby(files, lambda file: file.rollout_id), steps):
-        mine = list(group)
-        newest += [file for file in mine if file.role == "driver"] or mine
-    return tuple(newest)
+    ]
+    return tuple(file for _, file in sorted(found, reverse=True)[:steps])
 
 
-def parse_substep_timings(records: Mapping[TimingFile, object]) -> tuple[Timings, ...]:
-    """The whole steps among substep timing records, newest first."""
+def parse_substep_timings(records: Mapping[TimingFile, object], run: Run) -> tuple[Timings, ...]:
+    """The whole steps of this attempt among the driver's timing records, newest first.
+
+    A crash makes its step's record final, too: only a step below the current one is whole.
+    """
+    since = run.attempt_began if (run.attempt or 0) > 1 else None
+    last = run.step.current - (run.status != "completed") if run.step else None
     steps: list[Timings] = []
-    newest = max((file.rollout_id for file in records), default=0)
-    for rollout_id in sorted({file.rollout_id for file in records}, reverse=True):
-        mine = {file: record for file, record in records.items() if file.rollout_id == rollout_id}
-        if any(_is_false(record, "final") for record in mine.values()):
-            continue
-        final = all(_scalar(record, "final") is True for record in mine.values())
-        phases = [phase for record in mine.values() for phase in _substep_phases(record)]
-        if phases and (final or rollout_id < newest):
-            by_driver = all(file.role == "driver" for file in mine)
-            total = sum(seconds for _, _, seconds in phases) if by_driver else None
-            steps.append(Timings(rollout_id + 1, _in_order(phases), total))
-    return tuple(steps)
+    for file, record in records.items():
+        step, began = file.rollout_id + 1, _number(record, "lane_start_unix_s")
+        given_up = since is not None and began is not None and began < since
+        whole = last is None or step <= last
+        phases = list(_substep_phases(record))
+        if phases and whole and not given_up and not _is_false(record, "final"):
+            total = sum(seconds for _, name, seconds in phases if name not in BESIDE_THE_STEP)
+            steps.append(Timings(step, _in_order(phases), total))
+    return tuple(sorted(steps, key=lambda timings: -timings.step))
+
+
+def is_asynchronous(records: Iterable[object]) -> bool:
+    """Whether the driver waits for rollouts that are made while it trains."""
+    return any(
+        name == "wait_for_rollout" for record in records for name, _ in _items(record, "phases")
+    )
 
 
 def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, Seconds]]:
@@ -614,6 +785,7 @@ def parse_rows(summary: object) -> tuple[Row, ...]:
             run_id=run_id,
             app_id=_parse_app_id(item),
             wandb_ids=_recorded_wandb_ids(item),
+            names=_parse_names(item),
             created_at=_time(item, "created_at"),
             record=item,
         )
@@ -627,7 +799,7 @@ def _is_newer(mine: Row | Rollout, other: Row | Rollout | None) -> bool:
 
 
 def parse_rollouts(raw: bytes, run_id: str) -> tuple[Rollout, ...]:
-    """This run's rows of the rollouts summary, each id once: its newest row, in order.
+    """This run's rows of a rollouts summary, each id once: its newest row, in order.
 
     Raises ValueError as `parse_json` does.
     """
@@ -689,7 +861,7 @@ def _parse_rollout(item: object) -> Rollout | None:
         rollout_id=rollout_id,
         created_at=_time(item, "created_at"),
         samples=_count(item, "total"),
-        mean_reward=_number(item, "mean"),
+        mean_reward=_measure(item, "mean"),
         seconds=_duration(item, "rollout_time"),
         trouble=_parse_trouble(_member(item, "error_summary")),
     )
@@ -710,26 +882,127 @@ def _parse_trouble(summary: object) -> str | None:
     return ": ".join(part for part in (verdict, told) if part)
 
 
-def parse_rollout_ids(names: Iterable[str], run_id: str) -> frozenset[int]:
-    """The ids of this run's files in `training-rollouts/`."""
-    return frozenset(
-        int(match["rollout_id"])
-        for name in names
-        if (match := ROLLOUT_FILE.fullmatch(name)) and match["run_id"] == run_id
-    )
+def rollout_files(written: Mapping[str, int], run_id: str) -> dict[int, tuple[str, int]]:
+    """The files of one run in a folder of all runs' rollouts: by id the name and when written."""
+    return {
+        int(match["rollout_id"]): (name, at)
+        for name, at in written.items()
+        if name.startswith(f"{run_id}__")
+        and (match := ROLLOUT_FILE.fullmatch(name))
+        and match["run_id"] == run_id
+    }
 
 
-def parse_app_list(listed: object, app_id: str) -> App:
-    """Find an app in `modal app list --json`, whose keys and states changed with releases."""
-    for item in _elements(listed):
-        keys = {key.casefold().replace(" ", "_"): value for key, value in _items(item)}
-        if keys.get("app_id") != app_id:
-            continue
-        word = (_text(keys, "state") or "").rstrip(".")
-        state = "detached" if word == "ephemeral (detached)" else word
-        return App(state in LIVE_STATES, state, _time(keys, "stopped_at"))
-    # The list holds running, deployed and recently stopped apps: one that is not in it is over.
-    return App(live=False, state="stopped")
+def parse_flat_rollouts(records: Iterable[object]) -> tuple[Rollout, ...]:
+    """Rollouts of which each has a file of its own."""
+    return tuple(rollout for record in records if (rollout := _parse_rollout(record)))
+
+
+# ---- Updates: notices that stand beside the record, in the newest layout instead of in it.
+
+
+def newest_updates(written: Mapping[str, int], run_id: str, record: object) -> tuple[str, ...]:
+    """The files of `training-run-updates/` that may hold the newest notices of the attempt.
+
+    Several are written in one second: with the last of the newest come all of its second.
+    """
+    attempt = _count(record, "metadata", "attempt_count") or 0
+    newest: list[str] = []
+    for kind in ("framework_progress", "latest_rollout"):
+        prefix = f"{run_id}__{attempt}__{kind}__"
+        mine = sorted(((at, name) for name, at in written.items() if name.startswith(prefix)))[::-1]
+        last = mine[:NEWEST_UPDATES][-1][0] if mine else 0
+        newest += [name for at, name in mine if at >= last]
+    return tuple(newest)
+
+
+def with_updates(record: object, updates: Sequence[object]) -> object:
+    """The record as it would stand had the notices been written into it."""
+    metadata = _member(record, "metadata")
+    if not isinstance(record, dict):
+        return record
+    progress = _member(metadata, "framework_progress")
+    latest = _member(metadata, "latest_rollout")
+    notices = [u for u in updates if _member(u, "framework_progress")]
+    rollouts = [u for u in updates if _member(u, "latest_rollout")]
+    notice = max(notices, key=lambda u: _progress_age(_member(u, "framework_progress")), default={})
+    rollout = max(rollouts, key=lambda u: _rollout_age(_member(u, "latest_rollout")), default={})
+    said = _member(notice, "framework_progress")
+    merged = dict(metadata) if isinstance(metadata, dict) else {}
+    phase = _scalar(record, "framework_status")
+    if said and _progress_age(said)[0] >= _progress_age(progress)[0]:
+        merged["framework_progress"] = said
+        phase = _scalar(notice, "framework_status") or phase
+    recorded = _member(rollout, "latest_rollout")
+    if recorded and _rollout_age(recorded) >= _rollout_age(latest):
+        merged["latest_rollout"] = recorded
+    updated = _newest(_time(each, "updated_at") for each in (record, notice, rollout))
+    return {**record, "metadata": merged, "framework_status": phase, "updated_at": updated}
+
+
+def _progress_age(progress: object) -> tuple[float, int]:
+    return _time(progress, "updated_at") or 0, _count(progress, "current") or 0
+
+
+def _rollout_age(latest: object) -> tuple[int, float]:
+    rollout_id = _count(latest, "rollout_id")
+    return -1 if rollout_id is None else rollout_id, _time(latest, "created_at") or 0
+
+
+# ---- Metrics: of the histories that the trainer logs, what tells whether it learns.
+
+# What is shown, by a part of its name, in this order; the shortest name that has it.
+METRICS = ("loss", "grad_norm", "entropy", "response_len", "truncated")
+SPREAD = ("max", "min", "std", "median")
+
+
+def newest_chunk(written: Mapping[str, int]) -> tuple[str, ...]:
+    """The copies of the newest chunk of `metric-series/<run_id>/`.
+
+    By when it was written, since a restarted logger counts from 0 again.
+    """
+    chunks = [
+        (at, int(match[1]), name)
+        for name, at in written.items()
+        if (match := CHUNK_FILE.fullmatch(name))
+    ]
+    newest = max(chunks, default=(0, 0, ""))[1]
+    return tuple(sorted(name for _, number, name in chunks if number == newest))
+
+
+def parse_metrics(copies: Iterable[object]) -> tuple[Metric, ...]:
+    """The newest value of each metric in the copies of a chunk, those that the gym makes up not.
+
+    Where copies differ, what was written last is right.
+    """
+    values: dict[tuple[str, int], Metric] = {}
+    for copy in copies:
+        for step, logged in _items(copy, "steps"):
+            for name, value in _items(logged) if step.isdecimal() else ():
+                number, at = _measure(value), _time(copy, "written", step, name)
+                if number is None or name.startswith("dojo/"):
+                    continue
+                metric = Metric(shortened(clean(name)), number, int(step), at)
+                other = values.get((name, metric.step))
+                if other is None or (at or 0) >= (other.at or 0):
+                    values[name, metric.step] = metric
+    newest: dict[str, Metric] = {}
+    for metric in sorted(values.values(), key=lambda metric: (metric.at or 0, metric.step)):
+        newest[metric.name] = metric
+    return tuple(newest.values())
+
+
+def told_metrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
+    """Loss, gradient norm, entropy, length, truncated share, and the evaluations' scores."""
+    plainest = sorted(metrics, key=lambda m: (m.name.endswith(SPREAD), len(m.name), m.name))
+    by_name = {metric.name: metric for metric in plainest}
+    scores = [name for name in by_name if name.startswith("eval/")]
+    told = [
+        next((name for name in by_name if word in name and name not in scores), None)
+        for word in METRICS
+    ]
+    plain = [name for name in scores if not any(word in name for word in METRICS)]
+    return tuple(by_name[name] for name in dict.fromkeys((*told, *plain[:3])) if name)
 
 
 # ======================================================================================
@@ -781,6 +1054,7 @@ def match_runs(query: str, rows: Iterable[Row | Run], run_ids: Iterable[str]) ->
         (row.run_id for row in rows if query in map(str.casefold, row.wandb_ids)),
         (run_id for run_id in ids if run_id.casefold().startswith(query)),
         (run_id for run_id in ids if query in run_id.casefold()),
+        (row.run_id for row in rows if query in map(str.casefold, row.names)),
     )
     return next((found for tier in tiers if (found := tuple(tier))), ())
 
@@ -806,13 +1080,19 @@ def nearest_runs(query: str, run_ids: Iterable[str]) -> tuple[str, ...]:
 # do not need each other's answers run together.
 # ======================================================================================
 
-VOLUME = "training-gym-metadata"
-RUNS, RUNS_SUMMARY = "training-runs", "training-runs-summary/summary.json"
-ROLLOUTS, ROLLOUTS_SUMMARY = "training-rollouts", "training-rollouts-summary/summary.json"
-SUBSTEP_TIMING, RESULTS = "substep-timing", "train-results"
-OLDEST_MODAL = (1, 4, 0)
-# The first modal that looks an app up by its id; before it, `modal app list` tells of it.
+# The name that the newest gym gives its volume, and the one that it had before.
+VOLUMES = ("modal-dojo-metadata", "training-gym-metadata")
+RUNS, RUN_SUMMARIES, RUN_UPDATES = "training-runs", "training-runs-summary", "training-run-updates"
+ROLLOUTS, ROLLOUT_SUMMARIES = "training-rollouts", "training-rollouts-summary"
+# Of all runs; the newest gym has one of its own for each run, in a folder or beside it.
+RUNS_SUMMARY = f"{RUN_SUMMARIES}/summary.json"
+ROLLOUTS_SUMMARY = f"{ROLLOUT_SUMMARIES}/summary.json"
+SUBSTEP_TIMING, METRIC_SERIES, RESULTS = "substep-timing", "metric-series", "train-results"
+OLDEST_MODAL = (1, 5, 0)
+# The first modal that looks an app up by its id and tells its state.
 LOOK_UP_BY_ID = (1, 6, 4)
+# What may be a run's id elsewhere though it is found in another run's: W&B's have 8 characters.
+OTHER_ID = re.compile(r"[a-z0-9]{8}|(?:ap|fc)-.*")
 # Packages whose exceptions are failed calls: modal, and what it depends on for them.
 SDK = {"modal", "grpclib", "aiohttp"}
 # Seconds for which the app's state may hold the blocks back once all else is there.
@@ -837,6 +1117,10 @@ class UsageError(ProgressError):
 
     status = 2
     kind = "usage"
+
+
+class NoVolumeError(ProgressError):
+    """There is no volume of this name here."""
 
 
 class NoMatchError(ProgressError):
@@ -889,6 +1173,8 @@ class Found:
     failures: tuple[str, ...]
     counted: bool = True
     incomplete: str | None = None
+    metrics: tuple[Metric, ...] = ()
+    volume: str = VOLUMES[0]
 
     @property
     def live(self) -> bool | None:
@@ -933,11 +1219,12 @@ def _words(fault: BaseException) -> str:
 class Store:
     """The volume, until when it may answer, and the calls that failed meanwhile."""
 
-    def __init__(self, env: str | None, patience: Seconds) -> None:
+    def __init__(self, name: str, env: str | None, patience: Seconds) -> None:
         """Name the volume; nothing is asked yet."""
         import modal
 
-        self.volume = modal.Volume.from_name(VOLUME, environment_name=env)
+        self.name = name
+        self.volume = modal.Volume.from_name(name, environment_name=env)
         self.patience = patience
         self.deadline = asyncio.get_running_loop().time() + patience
         self.failures: list[str] = []
@@ -954,8 +1241,7 @@ class Store:
             hint = "" if "modal token new" in words else "; run `modal token new`"
             raise ProgressError(f"{words}{hint}") from fault
         except modal.exception.NotFoundError as fault:
-            hint = "check -e/--env and the workspace (`modal profile current`)"
-            raise ProgressError(f"{_words(fault)}; {hint}") from fault
+            raise NoVolumeError(_words(fault)) from fault
         except (modal.exception.ConnectionError, OSError) as fault:
             words = f"Modal can't be reached: {_words(fault)}"
             if isinstance(fault, TimeoutError):
@@ -964,7 +1250,7 @@ class Store:
         except Exception as fault:
             if not _is_fault(fault):
                 raise
-            raise ProgressError(f"Modal refused to open {VOLUME}: {_words(fault)}") from fault
+            raise ProgressError(f"Modal refused to open {self.name}: {_words(fault)}") from fault
 
     async def fetch(self, path: str) -> bytes:
         """The contents of a file. Raises BadFileError where there is none, else ReadError."""
@@ -1042,8 +1328,26 @@ class Store:
             raise ReadError(what, _words(fault)) from fault
 
 
+async def open_stores(
+    volumes: Sequence[str], env: str | None, patience: Seconds
+) -> tuple[Store, ...]:
+    """Those of the volumes that there are, looked up beside each other; ProgressError if none."""
+    stores = [Store(name, env, patience) for name in volumes]
+    outcomes = await asyncio.gather(*(store.open() for store in stores), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, NoVolumeError):
+            raise outcome
+    found = [store for store, outcome in zip(stores, outcomes, strict=True) if outcome is None]
+    if not found:
+        words = "; ".join(dict.fromkeys(map(str, outcomes)))
+        hint = "check -e/--env, --volume and the workspace (`modal profile current`)"
+        raise ProgressError(f"{words}; {hint}")
+    return tuple(found)
+
+
 async def read_run(
     query: str,
+    volumes: Sequence[str],
     env: str | None,
     patience: Seconds,
     *,
@@ -1055,136 +1359,184 @@ async def read_run(
     `when_known` hears of the run as soon as its record is there, `note` of what slowed the
     search. Raises ProgressError, or one of its kinds, where no run can be shown.
     """
-    store = Store(env, patience)
-    await store.open()
-    # What can only be a whole run id: its record can be asked for.
-    run_id = query if FULL_RUN_ID.fullmatch(query) else None
-    # Begun first, since the app and its logs wait for it alone.
-    finding = asyncio.create_task(_find(store, query, run_id, note))
-    beside = _begin_beside(store, run_id) if run_id else None
-    listed = _begin_app_list(env)
-    rollouts_summary = asyncio.create_task(
-        store.soon(store.fetch(ROLLOUTS_SUMMARY), ROLLOUTS_SUMMARY)
-    )
-    run, stale = await finding
+    stores = await open_stores(volumes, env, patience)
+    # What can only be a whole run id: all that is asked for by it can be.
+    begun = [Beside(store, query) for store in stores if FULL_RUN_ID.fullmatch(query)]
+    beside, record, stale = await _find(stores, query, begun, note)
+    store, run = beside.store, parse_run(record, beside.run_id)
     when_known(run)
-    if beside is None or run.run_id != run_id:
-        beside = _begin_beside(store, run.run_id)
-    result, timing_names = beside
-    app_state = asyncio.create_task(_read_app(run.app_id, env, listed)) if run.app_id else None
-    (rollouts, counted, incomplete), has_result, steps = await asyncio.gather(
-        _read_rollouts(store, run, rollouts_summary),
-        store.noted(result),
-        _read_steps(store, run, timing_names),
+    app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
+    record, has_result, timings, metrics = await asyncio.gather(
+        _with_updates(store, beside.run_id, record, beside.updates),
+        store.noted(beside.result),
+        beside.timings,
+        beside.metrics,
     )
+    run = replace(parse_run(record, beside.run_id), asynchronous=is_asynchronous(timings.values()))
+    rollouts, counted, incomplete = await _read_rollouts(store, run, beside.rows)
+    run = step_borne_out(run, rollouts) if counted else run
     app = await _await_app(store, app_state) if app_state else None
     if run.status == "running" and app and app.live is False and not stale:
         # It has died, or it has ended since its record was read, if that can still be told.
         with contextlib.suppress(ReadError):
-            again = await store.soon(_read_record(store, run.run_id), RUNS)
-            run = again if again.app_id == run.app_id else run
+            again = await store.soon(_read_run(store, run.run_id, beside.updates), RUNS)
+            run = replace(run, status=again.status, ended_at=again.ended_at, error=again.error)
             exists = store.exists(_result_path(run.run_id))
             has_result = has_result or await store.soon(exists, RESULTS)
     return Found(
-        run=replace(run, steps=steps),
+        run=replace(run, steps=parse_substep_timings(timings, run) or run.steps),
         app=app,
         rollouts=rollouts,
         has_result=has_result,
         stale=stale,
-        failures=tuple(dict.fromkeys(store.failures)),
+        failures=tuple(dict.fromkeys(failure for each in stores for failure in each.failures)),
         counted=counted,
         incomplete=incomplete,
+        metrics=metrics,
+        volume=store.name,
     )
 
 
 async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
     """The run as it stands now: its record and its app, the rest only where the step moved."""
-    store = Store(env, patience)
-    await store.open()
-    listed = _begin_app_list(env)
-    run = await _read_record(store, found.run.run_id)
-    app_state = asyncio.create_task(_read_app(run.app_id, env, listed)) if run.app_id else None
+    (store,) = await open_stores([found.volume], env, patience)
+    run_id = found.run.run_id
+    updates = asyncio.create_task(_updates_of(store))
+    record = await _read_record(store, run_id)
+    app_id = parse_run(record, run_id).app_id
+    app_state = asyncio.create_task(_read_app(app_id, env)) if app_id else None
+    run = parse_run(await _with_updates(store, run_id, record, updates), run_id)
+    run = replace(run, steps=found.run.steps, asynchronous=found.run.asynchronous)
+    run = step_borne_out(run, found.rollouts) if found.counted else run
     app = await _await_app(store, app_state) if app_state else None
-    run = replace(run, steps=run.steps or found.run.steps)
     fresh = replace(found, run=run, app=app, failures=tuple(store.failures))
     moved = (run.step, run.status, fresh.live) != (found.run.step, found.run.status, found.live)
     if moved or run.step is None or found.failures:
-        return await read_run(run.run_id.casefold(), env, patience)
+        return await read_run(run_id.casefold(), [found.volume], env, patience)
     return fresh
 
 
 async def read_runs(
-    env: str | None, patience: Seconds, limit: int, note: Callable[[str], None]
+    volumes: Sequence[str],
+    env: str | None,
+    patience: Seconds,
+    limit: int,
+    note: Callable[[str], None],
 ) -> tuple[tuple[Run, ...], int, tuple[str, ...]]:
     """The newest runs as their records stand, those that say running first.
 
     Beside them how many more there are, and the calls that failed.
     """
-    store = Store(env, patience)
-    await store.open()
-    index = await _read_index(store, note)
+    stores = await open_stores(volumes, env, patience)
+    index = await _read_index(stores, None, note)
     run_ids = index.newest_first({*index.rows, *index.written})
-    if not run_ids and store.failures:
-        raise ProgressError(store.failures[0])
-    runs = await _read_candidates(store, run_ids[:limit], index)
+    if not run_ids and index.failures:
+        raise ProgressError(index.failures[0])
+    runs = await _read_candidates(run_ids[:limit], index)
     running_first = sorted(runs, key=lambda run: run.status != "running")
-    return tuple(running_first), len(run_ids) - len(runs), tuple(store.failures)
+    return tuple(running_first), len(run_ids) - len(runs), index.failures
 
 
-def _begin_beside(
-    store: Store, run_id: str
-) -> tuple[asyncio.Task[bool], asyncio.Task[dict[str, int]]]:
-    """What is asked for by the run id alone: whether there is a result, and the timing files."""
-    return (
-        asyncio.create_task(store.exists(_result_path(run_id))),
-        asyncio.create_task(store.written(f"{SUBSTEP_TIMING}/{run_id}")),
-    )
+class Beside:
+    """What is asked for by the run id alone: all of it at once, the record first.
+
+    Since the app and its logs wait for that.
+    """
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        """Ask; the answers are awaited where they are needed."""
+        begin = asyncio.create_task
+        self.store, self.run_id = store, run_id
+        self.record = begin(_read_record(store, run_id))
+        self.rows = begin(_read_rows(store, run_id))
+        self.timings = begin(_read_timings(store, run_id))
+        self.metrics = begin(_read_metrics(store, run_id))
+        self.result = begin(store.exists(_result_path(run_id)))
+        self.updates = begin(_updates_of(store))
 
 
 def _result_path(run_id: str) -> str:
     return f"{RESULTS}/{run_id}.json"
 
 
-async def _find(
-    store: Store, query: str, run_id: str | None, note: Callable[[str], None]
-) -> tuple[Run, str | None]:
-    """The run, and why it had to be taken from the summary, if so."""
-    record = asyncio.create_task(_read_record(store, run_id)) if run_id else None
-    if record:
-        with contextlib.suppress(ReadError):
-            return await store.soon(record, _record_path(query)), None
-    index = await _read_index(store, note)
-    chosen = await _choose(store, query, index)
-    if record is None or chosen != run_id:
-        record = asyncio.create_task(_read_record(store, chosen))
-    row = index.rows.get(chosen)
-    if row is None:
-        return await record, None
-    try:
-        return await store.soon(record, _record_path(chosen)), None
-    except ReadError as error:
-        store.failures.append(str(error))
-        return parse_run(row.record, chosen), error.why
-
-
 def _record_path(run_id: str) -> str:
     return f"{RUNS}/{run_id}.json"
 
 
-async def _read_record(store: Store, run_id: str) -> Run:
+async def _find(
+    stores: Sequence[Store], query: str, begun: Sequence[Beside], note: Callable[[str], None]
+) -> tuple[Beside, object, str | None]:
+    """The run's record, and why a cached one stands in for it, if so."""
+    for beside in begun:
+        with contextlib.suppress(ReadError):
+            record = await beside.store.soon(beside.record, _record_path(query))
+            return beside, record, None
+    index = await _read_index(stores, query, note)
+    chosen = await _choose(query, index)
+    store = index.homes[chosen]
+    asked = (each for each in begun if (each.store, each.run_id) == (store, chosen))
+    beside = next(asked, None) or Beside(store, chosen)
+    try:
+        return beside, await store.soon(beside.record, _record_path(chosen)), None
+    except ReadError as error:
+        row = await _read_stand_in(store, chosen, index)
+        if row is None:
+            return beside, await beside.record, None
+        store.failures.append(str(error))
+        return beside, row, error.why
+
+
+async def _read_stand_in(store: Store, run_id: str, index: Index) -> object:
+    """The record as one of the caches holds it, the run's own before that of all; else None."""
+    with contextlib.suppress(ReadError):
+        return await store.read(f"{RUN_SUMMARIES}/{run_id}.json")
+    rows = index.rows
+    if not rows:
+        with contextlib.suppress(ReadError):
+            rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY))}
+    return rows[run_id].record if run_id in rows else None
+
+
+async def _read_record(store: Store, run_id: str) -> object:
     path = _record_path(run_id)
     record = await store.read(path)
     if not isinstance(record, dict):
         raise BadFileError(path, f"not a record but a {type(record).__name__}")
-    return parse_run(record, run_id)
+    return record
+
+
+async def _read_run(store: Store, run_id: str, updates: Awaitable[dict[str, int]]) -> Run:
+    record = await _read_record(store, run_id)
+    return parse_run(await _with_updates(store, run_id, record, updates), run_id)
+
+
+async def _updates_of(store: Store) -> dict[str, int]:
+    """The notices of all runs, of which most volumes have none."""
+    return await store.noted(store.soon(store.written(RUN_UPDATES), f"{RUN_UPDATES}/")) or {}
+
+
+async def _with_updates(
+    store: Store, run_id: str, record: object, updates: Awaitable[dict[str, int]]
+) -> object:
+    """The record with the notices that stand beside it."""
+    names = newest_updates(await updates, run_id, record)
+    read = (store.noted(store.read(f"{RUN_UPDATES}/{name}")) for name in names)
+    return with_updates(record, await asyncio.gather(*read))
 
 
 @dataclass(frozen=True)
 class Index:
-    """Every run that is known: rows of the summary, and when each record was written."""
+    """Every run that is known: rows of the summaries, when each record was written, and where."""
 
+    stores: Sequence[Store]
     rows: dict[str, Row]
     written: dict[str, int]
+    homes: dict[str, Store]
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The calls that failed in any of the volumes."""
+        return tuple(failure for store in self.stores for failure in store.failures)
 
     def newest_first(self, run_ids: Iterable[str]) -> list[str]:
         """The ids by when the run was created, or where that is unknown, last written."""
@@ -1197,56 +1549,83 @@ class Index:
         return sorted(run_ids, key=age)
 
 
-async def _read_index(store: Store, note: Callable[[str], None]) -> Index:
-    """The runs summary and the folder of records, since the summary loses rows."""
+async def _read_index(
+    stores: Sequence[Store], query: str | None, note: Callable[[str], None]
+) -> Index:
+    """The folders of records, and unless their names settle the query, the summaries.
+
+    Both, since a summary loses rows.
+    """
+    settles = query is not None and not OTHER_ID.fullmatch(query)
+    listings = [asyncio.create_task(_read_names(store)) for store in stores]
+    summaries = [] if settles else [asyncio.create_task(_read_summary(store)) for store in stores]
+    written: dict[str, int] = {}
+    homes: dict[str, Store] = {}
+    for store, names in zip(stores, await asyncio.gather(*listings), strict=True):
+        written |= {run_id: at for run_id, at in names.items() if run_id not in written}
+        homes |= {run_id: store for run_id in names if run_id not in homes}
+    if query is not None and settles and len(match_runs(query, (), written)) == 1:
+        return Index(stores, {}, written, homes)
     rows: dict[str, Row] = {}
-    listing = asyncio.create_task(store.soon(store.written(RUNS), f"{RUNS}/"))
+    for store, reading in zip(stores, summaries or map(_read_summary, stores), strict=True):
+        mine, unreadable, own = await reading
+        rows |= {row.run_id: row for row in mine if row.run_id not in rows}
+        homes |= {row.run_id: store for row in mine if row.run_id not in homes}
+        here = [run_id for run_id in written if homes[run_id] is store]
+        # Where each run has a file there, the summary of all has stopped growing.
+        missing = [] if own else [run_id for run_id in here if run_id not in rows]
+        if (unreadable and not own) or missing:
+            incomplete = f"is incomplete: {len(missing)} of {len(here)} runs have no row"
+            note(f"the runs summary {unreadable or incomplete}")
+    return Index(stores, rows, written, homes)
+
+
+async def _read_names(store: Store) -> dict[str, int]:
+    """The ids of all records, and when each was written."""
+    names = await store.noted(store.soon(store.written(RUNS), f"{RUNS}/")) or {}
+    ids = {name.removesuffix(".json"): at for name, at in names.items() if name.endswith(".json")}
+    return {run_id: at for run_id, at in ids.items() if RUN_ID.fullmatch(run_id)}
+
+
+async def _read_summary(store: Store) -> tuple[tuple[Row, ...], str | None, set[str]]:
+    """The rows of the runs summary, or why there are none, and the files that runs have there."""
+    own = asyncio.create_task(store.soon(store.written(RUN_SUMMARIES), f"{RUN_SUMMARIES}/"))
     try:
-        summary = await store.soon(store.read(RUNS_SUMMARY), RUNS_SUMMARY)
-        rows = {row.run_id: row for row in parse_rows(summary)}
+        rows = parse_rows(await store.soon(store.read(RUNS_SUMMARY), RUNS_SUMMARY))
         unreadable = None
     except ReadError as error:
         store.note(error)
+        rows = ()
         unreadable = f"is unreadable ({error.why}): the records themselves were searched"
-    names = await store.noted(listing) or {}
-    run_ids = {
-        name.removesuffix(".json"): at for name, at in names.items() if name.endswith(".json")
-    }
-    written = {run_id: at for run_id, at in run_ids.items() if RUN_ID.fullmatch(run_id)}
-    missing = len(written.keys() - rows.keys())
-    if unreadable or missing:
-        incomplete = f"is incomplete: {missing} of {len(written)} runs have no row"
-        note(f"the runs summary {unreadable or incomplete}")
-    return Index(rows, written)
+    names = await store.noted(own) or {}
+    return rows, unreadable, {name for name in names if name != "summary.json"}
 
 
-async def _choose(store: Store, query: str, index: Index) -> str:
+async def _choose(query: str, index: Index) -> str:
     """The one run id that the query means; NoMatchError or SeveralMatchError otherwise."""
     rows = list(index.rows.values())
     matched = match_runs(query, rows, index.written)
     if not matched or not any(query in run_id.casefold() for run_id in matched):
-        matched = await _match_in_records(store, query, index, matched)
+        matched = await _match_in_records(query, index, matched)
     if len(matched) == 1:
         return matched[0]
     shown = f"'{clean(query[:QUERY_LIMIT])}{'…' if len(query) > QUERY_LIMIT else ''}'"
     if matched:
         newest = index.newest_first(matched)
-        runs = await _read_candidates(store, newest[:CANDIDATES_SHOWN], index)
+        runs = await _read_candidates(newest[:CANDIDATES_SHOWN], index)
         raise SeveralMatchError(
             f"{len(matched)} runs match {shown}: give more of the id, or the app id",
             runs,
             more=len(matched) - len(runs),
         )
-    if store.failures:
-        raise ProgressError(f"{store.failures[0]}; no run matches {shown} in what could be read")
+    if index.failures:
+        raise ProgressError(f"{index.failures[0]}; no run matches {shown} in what could be read")
     near = nearest_runs(query, {*index.rows, *index.written})
     advice = f"did you mean {' or '.join(near)}?" if near else "is it in another environment (-e)?"
     raise NoMatchError(f"no run matches {shown}: {advice}")
 
 
-async def _match_in_records(
-    store: Store, query: str, index: Index, matched: tuple[str, ...]
-) -> tuple[str, ...]:
+async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) -> tuple[str, ...]:
     """Look for an app id or a W&B id in the records, newest first, until one matches.
 
     A row may be missing, or be of the time before the run had this app. What rows alone have
@@ -1261,76 +1640,132 @@ async def _match_in_records(
         lags = sign is not None and index.written[run_id] > sign + ROW_LAG
         return lags or not row.app_id
 
+    async def read(run_id: str) -> Run | None:
+        store = index.homes[run_id]
+        record = await store.noted(_read_record(store, run_id))
+        return None if record is None else parse_run(record, run_id)
+
     unread = index.newest_first(filter(unknown, index.written))
-    for start in range(0, len(unread), RECORDS_AT_ONCE):
-        batch = unread[start : start + RECORDS_AT_ONCE]
-        read = await asyncio.gather(*(store.noted(_read_record(store, run_id)) for run_id in batch))
-        runs = [run for run in read if run]
+    for batch in (
+        unread[at : at + RECORDS_AT_ONCE] for at in range(0, len(unread), RECORDS_AT_ONCE)
+    ):
+        runs = [run for run in await asyncio.gather(*map(read, batch)) if run]
         matched = tuple({*matched, *match_runs(query, runs, ())})
         if matched:
             break
     return matched
 
 
-async def _read_candidates(store: Store, run_ids: Sequence[str], index: Index) -> tuple[Run, ...]:
+async def _read_candidates(run_ids: Sequence[str], index: Index) -> tuple[Run, ...]:
     """The runs as their records stand, since rows lag; as their rows where those can't be read."""
+    updates = {store: asyncio.create_task(_updates_of(store)) for store in index.stores}
 
     async def candidate(run_id: str) -> Run:
-        run = await store.noted(_read_record(store, run_id))
+        store = index.homes[run_id]
+        run = await store.noted(_read_run(store, run_id, updates[store]))
         row = index.rows.get(run_id)
         return run or parse_run(row.record if row else None, run_id)
 
     return tuple(await asyncio.gather(*map(candidate, run_ids)))
 
 
-async def _read_rollouts(
-    store: Store, run: Run, summary: Awaitable[bytes]
-) -> tuple[tuple[Rollout, ...], bool, str | None]:
-    """The run's rollouts, whether anything told of them, and what the summary is known to lack.
+class Rows(NamedTuple):
+    """Rollouts that were asked for by the run alone, and the shared summary where it has none."""
 
-    What it lacks is counted by the rollouts' files.
-    """
+    own: tuple[Rollout, ...]
+    shared: asyncio.Task[bytes] | None
+    unreadable: str | None = None
+
+
+async def _read_rows(store: Store, run_id: str) -> Rows:
+    """The run's own summary, else a file for each rollout, with that of all runs on its way."""
     try:
-        rollouts = parse_rollouts(await summary, run.run_id)
-        lack = _lack(rollouts, run)
+        return Rows(parse_rollouts(await store.fetch(_rows_path(run_id)), run_id), None)
+    except BadFileError:
+        shared = asyncio.create_task(store.soon(store.fetch(ROLLOUTS_SUMMARY), ROLLOUTS_SUMMARY))
     except ReadError as error:
         store.note(error)
-        rollouts, lack = (), f"the rollouts summary can't be read: {error.why}"
+        return Rows((), None, error.why)
     except ValueError as error:
-        rollouts, lack = (), f"the rollouts summary can't be read: {error}"
+        return Rows((), None, str(error))
+    written = await store.noted(store.written(ROLLOUT_SUMMARIES)) or {}
+    files = rollout_files(written, run_id)
+    paths = (f"{ROLLOUT_SUMMARIES}/{name}" for name, _ in files.values())
+    flat = await asyncio.gather(*(store.noted(store.read(path)) for path in paths))
+    return Rows(parse_flat_rollouts(flat), shared)
+
+
+def _rows_path(run_id: str) -> str:
+    return f"{ROLLOUT_SUMMARIES}/{run_id}/summary.json"
+
+
+async def _read_rollouts(
+    store: Store, run: Run, reading: Awaitable[Rows]
+) -> tuple[tuple[Rollout, ...], bool, str | None]:
+    """The run's rollouts, whether anything told of them, and what the summaries are known to lack.
+
+    The summary of all runs is asked only where the run's own lacks rows, and what that lacks too
+    is counted by the rollouts' files.
+    """
+    own, shared, unreadable = await reading
+    rollouts = kept(run, own)
+    lack = _lack(rollouts, run)
+    if not rollouts and lack is None and not unreadable and run.expects_no_rollout:
+        if shared:
+            shared.cancel()
+        return (), True, None
+    # An older gym may have recorded the first ones.
+    if lack or unreadable or not own or own[0].rollout_id > 0:
+        try:
+            rows = parse_rollouts(await (shared or store.fetch(ROLLOUTS_SUMMARY)), run.run_id)
+        except ReadError as error:
+            store.note(error)
+            rows, unreadable = (), unreadable or error.why
+        except ValueError as error:
+            rows, unreadable = (), str(error)
+        by_id = {rollout.rollout_id: rollout for rollout in (*rows, *own)}
+        rollouts = kept(run, (by_id[rollout_id] for rollout_id in sorted(by_id)))
+        lack = _lack(rollouts, run)
+        if unreadable and (lack or not rollouts):
+            lack = f"the rollouts summary can't be read: {unreadable}"
     if lack is None:
         return rollouts, True, None
     known = {rollout.rollout_id: rollout for rollout in rollouts}
     if run.latest_rollout:
         known.setdefault(run.latest_rollout.rollout_id, run.latest_rollout)
     names = await store.noted(store.written(ROLLOUTS))
-    ids = sorted({*known, *parse_rollout_ids(names or (), run.run_id)})
+    filed = [Rollout(i, at) for i, (_, at) in rollout_files(names or {}, run.run_id).items()]
+    for rollout in kept(run, filed):
+        known.setdefault(rollout.rollout_id, Rollout(rollout.rollout_id))
     counted = names is not None or bool(rollouts)
-    return tuple(known.get(rollout_id, Rollout(rollout_id)) for rollout_id in ids), counted, lack
+    return tuple(known[rollout_id] for rollout_id in sorted(known)), counted, lack
 
 
 def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
     """Why the summary is known to lack rows of this run, if it is."""
+    run = step_borne_out(run, rollouts)
     last = rollouts[-1].rollout_id if rollouts else -1
     if run.last_rollout_id is not None and run.last_rollout_id > last:
         return f"the rollouts summary lacks rows up to rollout_id {run.last_rollout_id}"
-    if not rollouts and run.step and run.step.current > 1:
-        return f"the rollouts summary has no row of this run, which is at step {run.step.current}"
     if rollouts and len(rollouts) <= last - rollouts[0].rollout_id:
         return f"the rollouts summary lacks rows before rollout_id {last}"
     return None
 
 
-async def _read_steps(
-    store: Store, run: Run, names: Awaitable[dict[str, int]]
-) -> tuple[Timings, ...]:
-    """The record's own whole steps, else those of the newest timing files."""
-    if run.steps:
-        return run.steps
-    files = newest_timing_files(await store.noted(names) or (), TIMED_STEPS)
-    paths = (f"{SUBSTEP_TIMING}/{run.run_id}/{file.name}" for file in files)
-    records = await asyncio.gather(*(store.noted(store.read(path)) for path in paths))
-    return parse_substep_timings(dict(zip(files, records, strict=True)))
+async def _read_metrics(store: Store, run_id: str) -> tuple[Metric, ...]:
+    """What the trainer logged last."""
+    folder = f"{METRIC_SERIES}/{run_id}"
+    names = newest_chunk(await store.noted(store.written(folder)) or {})
+    copies = (store.noted(store.read(f"{folder}/{name}")) for name in names)
+    return parse_metrics(await asyncio.gather(*copies))
+
+
+async def _read_timings(store: Store, run_id: str) -> dict[TimingFile, object]:
+    """The timing files of the newest steps."""
+    folder = f"{SUBSTEP_TIMING}/{run_id}"
+    files = newest_timing_files(await store.noted(store.written(folder)) or {}, TIMED_STEPS)
+    records = (store.noted(store.read(f"{folder}/{file.name}")) for file in files)
+    return dict(zip(files, await asyncio.gather(*records), strict=True))
 
 
 async def _await_app(store: Store, state: asyncio.Task[App]) -> App:
@@ -1343,65 +1778,37 @@ async def _await_app(store: Store, state: asyncio.Task[App]) -> App:
     return app
 
 
-async def _read_app(app_id: str, env: str | None, listed: Awaitable[object] | None) -> App:
+async def _read_app(app_id: str, env: str | None) -> App:
+    """Its state; before modal 1.6.4, whether it has stopped."""
     import modal
 
+    by_id = _version(modal.__version__) >= LOOK_UP_BY_ID
     try:
-        if listed:
-            return parse_app_list(await listed, app_id)
-        app = await modal.App.lookup.aio(app_id, environment_name=env)
-        lifecycle = (await app.info.aio()).lifecycle
-    except ReadError as error:
-        return App(live=None, unknown=error.why)
-    except Exception as fault:
-        if not _is_fault(fault):
-            raise
-        return App(live=None, unknown=_words(fault))
-    stopped = lifecycle.stopped_at
+        lifecycle = await (_look_up(app_id, env) if by_id else _lifecycle_of(app_id))
+    except Exception as fault:  # noqa: BLE001 - a state that this SDK can't name is a KeyError
+        kind = "" if _is_fault(fault) else f"{type(fault).__name__}: "
+        return App(live=None, unknown=f"{kind}{_words(fault)}")
+    stopped = lifecycle.stopped_at.timestamp() if lifecycle.stopped_at else None
+    state = lifecycle.state.value if by_id else "stopped" if stopped else ""
     return App(
-        live=lifecycle.state.value in LIVE_STATES,
-        state=lifecycle.state.value,
-        stopped_at=stopped.timestamp() if stopped else None,
+        live=state in LIVE_STATES if by_id else stopped is None,
+        state=state,
+        stopped_at=stopped,
         stopped_by=clean(lifecycle.stopped_by or "") or None,
     )
 
 
-def _begin_app_list(env: str | None) -> asyncio.Task[object] | None:
-    """Where this modal can't look an app up by its id: the list of all, which needs no id."""
+async def _look_up(app_id: str, env: str | None) -> Any:
     import modal
 
-    by_id = _version(modal.__version__) >= LOOK_UP_BY_ID
-    return None if by_id else asyncio.create_task(_list_apps(env))
+    app = await modal.App.lookup.aio(app_id, environment_name=env)
+    return (await app.info.aio()).lifecycle
 
 
-async def _list_apps(env: str | None) -> object:
-    """What this interpreter's own `modal app list` tells. Raises ReadError where it fails."""
-    words = ["app", "list", "--json", *(["-e", env] if env else [])]
-    child = await asyncio.create_subprocess_exec(
-        *child_command("app", "list"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=child_environment(),
-    )
-    stdin, stdout, stderr = (
-        cast("asyncio.StreamWriter", child.stdin),
-        cast("asyncio.StreamReader", child.stdout),
-        cast("asyncio.StreamReader", child.stderr),
-    )
-    stdin.write(json.dumps(words).encode() + b"\n")  # and left open: the child lives as long
-    try:
-        out, err = await asyncio.gather(stdout.read(), stderr.read())
-        await child.wait()
-    finally:
-        if child.returncode is None:  # given up: with --watch, another look comes
-            child.kill()
-    if child.returncode:
-        raise ReadError("the apps", error_line(err))
-    try:
-        return parse_json(out)
-    except ValueError as error:
-        raise ReadError("the apps", f"modal app list: {error}") from None
+async def _lifecycle_of(app_id: str) -> Any:
+    import modal.experimental
+
+    return await modal.experimental.get_app_lifecycle.aio(app_id)
 
 
 # ======================================================================================
@@ -1417,6 +1824,8 @@ CLOCK_SLACK = 60
 PACED = 10
 # Times its usual, or its longest, from which a wait is no longer usual.
 SLOW_PACES, STUCK_PHASES = 3, 2
+# Seconds for which Modal may start another attempt of a run that failed while its app is live.
+RETRIED_WITHIN = 900
 # Seconds after which a run that still has no app was probably orphaned by what queued it.
 ORPHANED_AFTER = 5_400
 # Seconds within which failures belong to one chain, the first of them being the cause.
@@ -1448,7 +1857,7 @@ class Judgement:
     """What is true of the run at `now`: its facts, and in a word and a next step the verdict.
 
     `idle` is the time since its newest sign of life, `logs` is None without logs, `why` is what
-    the record says of its end.
+    the record says of its end, `diverged` names what is NaN or infinite.
     """
 
     now: EpochSeconds
@@ -1461,6 +1870,7 @@ class Judgement:
     phase: PhaseTimes
     since_step: Seconds | None
     why: str | None
+    diverged: tuple[str, ...]
     word: str = "running"
     blocker: Blocker | None = None
     next_step: str | None = None
@@ -1470,7 +1880,7 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
     """Judge a run from all that was read of it. A time in the future counts as now."""
     run = found.run
     recorded = [rollout.created_at for rollout in found.rollouts]
-    sign = _newest((run.last_sign, *recorded))
+    sign = _newest((run.last_sign, *recorded, *(metric.at for metric in found.metrics)))
     idle = None if sign is None else max(0.0, now - sign)
     condition = _condition(found, idle)
     pace = _pace(found)
@@ -1479,10 +1889,11 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
     if live:
         went_well = [rollout.created_at for rollout in found.rollouts if not rollout.trouble]
         logs = _without_past_blocker(logs, _newest((run.attempt_began, *went_well)))
+        logs = _without_settled_oom(logs, run.batch_size)
     facts = Judgement(
         now=now,
         logs=logs,
-        updated_at=run.started_at if sign is None else sign,
+        updated_at=run.started_at or run.created_at if sign is None else sign,
         idle=idle,
         condition=condition,
         pace=pace,
@@ -1490,6 +1901,7 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
         phase=_phase_times(run, now if live else None),
         since_step=None if last_step is None else max(0.0, now - last_step),
         why=run.reason or _cause(run.error),
+        diverged=_diverged(found),
     )
     word = _word(found, facts)
     blocker = logs.blocker if logs and word != "completed" else None  # once failed: no matter
@@ -1512,20 +1924,41 @@ def _without_past_blocker(
     return replace(logs, blocker=None)
 
 
+def _without_settled_oom(
+    logs: LogJudgement | None, batch_size: BatchSize | None
+) -> LogJudgement | None:
+    """The logs without an out-of-memory error after which a smaller batch was begun."""
+    if logs is None or logs.blocker is None or batch_size is None or batch_size.began is None:
+        return logs
+    settled = logs.blocker.kind == "cuda_oom" and (logs.failed_at or 0) <= batch_size.began
+    return replace(logs, blocker=None) if settled else logs
+
+
+def _diverged(found: Found) -> tuple[str, ...]:
+    """What of the newest figures is NaN or infinite."""
+    told = {metric.name: metric.value for metric in told_metrics(found.metrics)}
+    if found.rollouts and found.rollouts[-1].mean_reward is not None:
+        told["mean reward"] = found.rollouts[-1].mean_reward
+    return tuple(name for name, value in told.items() if not math.isfinite(value))
+
+
 def is_silent(run: Run, now: EpochSeconds) -> bool:
     """Whether a run says that it is running, but its record has been silent for ten minutes."""
-    running = run.status == "running"
+    quiet = run.waiting_for_gpu or run.submitted or run.kind == "gateway"
+    running = run.status == "running" and not quiet
     return running and run.last_sign is not None and now - run.last_sign > STUCK_AFTER
 
 
 def _condition(found: Found, idle: Seconds | None) -> Condition | None:
-    if found.run.status != "running":
+    run = found.run
+    if run.status != "running":
         return None
+    if found.has_result:  # a late notice can turn the status back
+        return "finished"
     if found.live is False:
-        if found.has_result is None:
-            return "over"
-        return "finished" if found.has_result else "died"
-    return "stuck" if found.live and (idle or 0) > STUCK_AFTER else None
+        return "over" if found.has_result is None else "died"
+    quiet = run.waiting_for_gpu or run.submitted or run.kind == "gateway"
+    return "stuck" if found.live and (idle or 0) > STUCK_AFTER and not quiet else None
 
 
 def _pace(found: Found) -> Pace | None:
@@ -1535,10 +1968,11 @@ def _pace(found: Found) -> Pace | None:
         for rollout in found.rollouts
         if rollout.created_at is not None
     ]
+    restarted = found.run.attempt_began or 0
     gaps = [
         (after_at - at) / (after_id - rollout_id)
         for (rollout_id, at), (after_id, after_at) in itertools.pairwise(timed)
-        if after_at > at
+        if after_at > at and not at < restarted <= after_at
     ][-PACED:]
     if len(gaps) < 2:  # noqa: PLR2004 - one gap may be a restart's pause
         gaps = [step.total for step in found.run.steps[:PACED] if step.total]
@@ -1559,7 +1993,8 @@ def _eta(found: Found, pace: Pace | None, now: EpochSeconds) -> Seconds | None:
 
 def _phase_times(run: Run, now: EpochSeconds | None) -> PhaseTimes:
     """`now` is None where no phase is under way."""
-    took = [seconds for step in run.steps for phase, seconds in step.phases if phase == run.phase]
+    names = (run.phase, f"{run.phase}_end")  # an evaluation after a step has that name in timings
+    took = [seconds for step in run.steps for phase, seconds in step.phases if phase in names]
     lasted = None
     if now is not None and run.phase_began is not None:
         lasted = max(0.0, now - run.phase_began)
@@ -1861,19 +2296,29 @@ def _word(found: Found, judged: Judgement) -> str:
     no_step = late is not None and judged.since_step is not None and judged.since_step > late
     begun = run.begun or bool(found.rollouts)
     queued = run.app_id is None and not run.app_id_malformed and not run.ended and not begun
+    gone_well = found.has_result is True and (live is False or run.status == "running")
     rules = (
+        ("retrying", may_be_retried(found, judged.now)),
         (run.status or "", run.status in ENDED_STATUSES),
         ("queued", queued),
-        ("completed", live is False and found.has_result is True),
+        ("completed", gone_well),
         ("died", live is False and run.status == "running" and found.has_result is False),
         ("unknown", live is False),
-        ("waiting", run.waiting_for_gpu),
+        ("waiting", run.waiting_for_gpu or run.submitted),
+        ("serving", run.kind == "gateway" and run.phase == "serving" and live is True),
         ("unknown", run.status is None or (live is None and silent)),
         ("stuck", silent and judged.idle is not None and _is_stuck(judged)),
         ("slow", (silent and judged.idle is not None) or no_step),
         ("running", True),
     )
     return next(word for word, holds in rules if holds)
+
+
+def may_be_retried(found: Found, now: EpochSeconds) -> bool:
+    """Whether Modal may start a failed run again: nothing says whether it will."""
+    failed_at = found.run.attempt_failed_at
+    failed = found.run.status == "failed" and failed_at is not None
+    return failed and found.live is True and now - (failed_at or 0) <= RETRIED_WITHIN
 
 
 def _is_stuck(judged: Judgement) -> bool:
@@ -1908,7 +2353,7 @@ STYLES: dict[Level, str] = {
 }
 # Of a status or the verdict's word; of others a status is plain, a verdict a warning.
 LEVELS: dict[str, Level] = {
-    **dict.fromkeys(("running", "completed"), "good"),
+    **dict.fromkeys(("running", "completed", "serving"), "good"),
     **dict.fromkeys(("stopped", "cancelled"), "warn"),
     **dict.fromkeys(("failed", "died", "stuck"), "bad"),
 }
@@ -2049,7 +2494,7 @@ def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
     if app and app.live is None:
         return f"{run.app_id} · unknown ({app.unknown})", "warn"
     if app and app.live:
-        return f"{run.app_id} · live ({app.state})", "good"
+        return f"{run.app_id} · live{f' ({app.state})' if app.state else ''}", "good"
     if app:
         by = f" by {app.stopped_by}" if app.stopped_by else ""
         shown = f"{run.app_id} · not live ({stopped_text(app, now)}{by})"
@@ -2064,6 +2509,22 @@ def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
     return shown, "plain"
 
 
+def batch_size_text(batch_size: BatchSize) -> str:
+    """`max_tokens_per_gpu 16384 oom → 8192 running`."""
+    tries = " → ".join(f"{value} {outcome}" for value, outcome in batch_size.tries)
+    return f"{batch_size.knob} {tries}"
+
+
+def metrics_text(metrics: Sequence[Metric]) -> str:
+    """`train/loss 0.0021 · train/grad_norm 0.41 (step 23) · eval/gsm8k 0.62 (step 20)`."""
+    parts = [
+        f"{metric.name} {metric.value:.4g}"
+        + (f" (step {metric.step})" if after is None or after.step != metric.step else "")
+        for metric, after in itertools.zip_longest(metrics, metrics[1:])
+    ]
+    return " · ".join(parts)
+
+
 def timings_text(timings: Timings) -> str:
     """`step 11: generate_rollouts 3m 50s · … · total 4m 37s`."""
     parts = [f"{phase} {duration_text(seconds)}" for phase, seconds in timings.phases]
@@ -2074,15 +2535,27 @@ def timings_text(timings: Timings) -> str:
 
 def phase_text(run: Run, phase: PhaseTimes) -> str:
     """`generate_rollouts for 22m (usually 3m 50s, longest 4m 31s over 11 steps)`."""
+    if run.submitted:
+        return f"{run.phase} is over; the training is submitted (waiting for its GPUs)"
     if run.waiting_for_gpu:
-        return f"{run.phase} (waiting for a GPU)"
-    shown = run.phase or "unknown"
+        return f"{phase_name(run)} (waiting for a GPU)"
+    shown = phase_name(run)
     if phase.lasted is not None:
         shown += f" for {age_text(phase.lasted)}"
     if phase.lasted is not None and phase.usual is not None and phase.longest is not None:
         usual, longest = duration_text(phase.usual), duration_text(phase.longest)
         shown += f" (usually {usual}, longest {longest} over {counted(phase.steps, 'step')})"
     return shown
+
+
+# What these phases do where a batch of examples takes the place of a rollout.
+SFT_PHASES = {"generate_rollouts": "preparing a batch", "weight_sync": "training"}
+
+
+def phase_name(run: Run) -> str:
+    """The phase as it is called for this kind of run."""
+    phase = run.phase or "unknown"
+    return SFT_PHASES.get(phase, phase) if run.kind == "sft" else phase
 
 
 def bottom_text(found: Found, judged: Judgement) -> str:
@@ -2172,9 +2645,13 @@ def step_bar(step: Step, total: int, eta: Seconds | None) -> RenderableType:
 def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[RenderableType]:
     """The Progress block; a line whose value is unknown is left out."""
     run, now = found.run, judged.now
-    step: RenderableType = step_text(run.step)
+    step: RenderableType | None = step_text(run.step)
     if bar and run.step and run.step.total:
         step = step_bar(run.step, run.step.total, judged.eta)
+    if run.kind == "gateway":
+        step = None
+    elif run.asynchronous:
+        step = f"{step_text(run.step)} (asynchronous: it may be one ahead of the training)"
     over = run.status != "running"
     row = "this is its row in the runs summary, which may lag"
     stale = f"the record could not be read ({found.stale}): {row}" if found.stale else None
@@ -2190,6 +2667,7 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
         "phase": styled(phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
         "step": step,
         "attempt": attempt_text(run),
+        "batch": batch_size_text(run.batch_size) if run.batch_size else None,
         "app": styled(*app_text(run, found.app, now)),
         "url": run.url,
         "created": moment_text(run.created_at, now) if run.created_at else None,
@@ -2235,10 +2713,16 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
         "note": styled(f"figures are incomplete: {lack}" if lack else None, "warn"),
         "reward": reward_text(rollouts, max(1, min(SPARKS, width - LABEL_WIDTH - 5))),
     }
+    metrics = told_metrics(found.metrics)
+    level: Level = "plain" if all(math.isfinite(m.value) for m in metrics) else "bad"
+    told["metrics"] = styled(metrics_text(metrics), level) if metrics else None
     last = rollouts[-LAST_ROLLOUTS:]
     table = grid()
     table.show_header = True
-    for title, room in (("rollout_id", 10), ("samples", 7), ("mean reward", 11), ("time", 8)):
+    columns = {"rollout_id": 10, "samples": 7, "mean reward": 11, "time": 8}
+    if found.run.kind == "sft":
+        del columns["mean reward"]
+    for title, room in columns.items():
         table.add_column(title, justify="right", min_width=room)
     if any(rollout.trouble for rollout in last):
         table.add_column("errors", overflow="fold")
@@ -2246,7 +2730,7 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
         table.add_row(
             str(rollout.rollout_id),
             _or_dash(rollout.samples, "{}"),
-            _or_dash(rollout.mean_reward, "{:.4f}"),
+            *([_or_dash(rollout.mean_reward, "{:.4f}")] if "mean reward" in columns else []),
             "–" if rollout.seconds is None else duration_text(rollout.seconds),
             *([styled(rollout.trouble, "bad")] if rollout.trouble else []),
         )
@@ -2258,24 +2742,37 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
     """A sparkline of the mean rewards, with first → last and the best; None for fewer than two."""
     known = {r.rollout_id: r.mean_reward for r in rollouts if r.mean_reward is not None}
     rewards = list(known.values())
-    if len(rewards) < 2:  # noqa: PLR2004 - a single one has no course
+    finite = {rollout_id: mean for rollout_id, mean in known.items() if math.isfinite(mean)}
+    if len(rewards) < 2 or not finite:  # noqa: PLR2004 - a single one has no course
         return None
     buckets = min(columns, len(rewards))
     edges = [len(rewards) * bucket // buckets for bucket in range(buckets + 1)]
     means = [statistics.fmean(rewards[a:b]) for a, b in itertools.pairwise(edges)]
-    low, high = min(means), max(means)
-    shares = [(mean - low) / (high - low) if high > low else 0.0 for mean in means]
-    line = "".join(SPARK[round(share * (len(SPARK) - 1))] for share in shares)
-    best = max(known, key=lambda rollout_id: known[rollout_id])
-    first, last, most = (_or_dash(n, "{:.4f}") for n in (rewards[0], rewards[-1], max(rewards)))
+    low = min(filter(math.isfinite, means), default=0.0)
+    high = max(filter(math.isfinite, means), default=0.0)
+    line = "".join(spark(mean, low, high) for mean in means)
+    best = max(finite, key=lambda rollout_id: finite[rollout_id])
+    first, last, most = (_or_dash(n, "{:.4f}") for n in (rewards[0], rewards[-1], finite[best]))
     return f"{line}  {first} → {last}, best {most} (rollout_id {best})"
+
+
+def spark(mean: float, low: float, high: float) -> str:
+    """The mean as a bar between the lowest and the highest; `×` where it is NaN or infinite."""
+    if not math.isfinite(mean):
+        return "×"
+    return SPARK[round((mean - low) / (high - low) * (len(SPARK) - 1))] if high > low else SPARK[0]
 
 
 def latest_text(found: Found, rollout_id: int) -> str:
     """`rollout_id 10 (step 11, the latest completed step)`, or where that step stands else."""
     run, step = found.run, rollout_id + 1
     told = "of an attempt before this one"
-    if run.step is None or run.step.current > step or run.status == "completed" or found.has_result:
+    evaluated = run.phase == "evaluate_rollouts" and run.step is not None
+    if evaluated and run.step and run.step.current == step:
+        told = "trained, and evaluated now"
+    elif (
+        run.step is None or run.step.current > step or run.status == "completed" or found.has_result
+    ):
         told = "the latest completed step"
     elif run.step.current == step:
         told = "not completed" if run.ended else "not completed yet"
@@ -2305,20 +2802,25 @@ def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
 def verdict_text(found: Found, judged: Judgement) -> str:
     """How far the run is, what it does, and what gave the word."""
     run, phase, word, now = found.run, judged.phase, judged.word, judged.now
-    doing = run.phase or "phase unknown"
-    if phase.lasted is not None and not run.waiting_for_gpu:
+    doing = phase_name(run) if run.phase else "phase unknown"
+    waits = run.waiting_for_gpu or run.submitted
+    if phase.lasted is not None and not waits:
         usually = f" (usually {duration_text(phase.usual)})" if phase.usual is not None else ""
         doing = f"{doing} for {age_text(phase.lasted)}{usually}"
-    where = f"step {step_text(run.step)}, {doing}"
+    where = doing if run.kind == "gateway" else f"step {step_text(run.step)}, {doing}"
     ended = f"; ended {age_text(now - run.ended_at)} ago" if run.ended_at else ""
     idle = "as long as is known" if judged.idle is None else age_text(judged.idle)
     touched = "no sign of life known" if judged.idle is None else f"touched {idle} ago"
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
+    left += f"; {' and '.join(judged.diverged)} is not finite" if judged.diverged else ""
+    for_now = f" for {idle} now" if judged.idle is not None else ""
     state = {True: "live", False: "not live", None: "state unknown"}[found.live]
     texts = {
         "queued": queued_text(run, now),
         "died": f"{where}; the status says running, but the app is over",
-        "waiting": f"{doing} waits for a GPU",
+        "waiting": f"{'the training is submitted and' if run.submitted else doing} waits for "
+        f"{'its GPUs' if run.submitted else 'a GPU'}{for_now}",
+        "serving": f"{doing}; the app is {state}",
         "unknown": f"{where}; no sign of life for {idle}, app {state}",
         "stuck": f"{where}; the app is {state}",
         "slow": f"{where}; no sign of life for {idle}",
@@ -2331,6 +2833,10 @@ def verdict_text(found: Found, judged: Judgement) -> str:
         no_step = f"no step for {age_text(judged.since_step or 0)}{usual}"
         return f"{where}; touched {idle} ago, but {no_step}"
     why = f": {judged.why}" if judged.why else ""
+    if word == "retrying":
+        ago = age_text(now - (run.attempt_failed_at or now))
+        again = "the app is live, so Modal may start it again"
+        return f"step {step_text(run.step)}; attempt {run.attempt} failed {ago} ago; {again}{why}"
     return texts.get(word, f"step {step_text(run.step)}{ended}{why}")
 
 
@@ -2400,7 +2906,9 @@ def report(
             "id": run.run_id,
             **picked(run, "framework", "status", "phase"),
             "phase_seconds": judged.phase.lasted,
-            **picked(run, "waiting_for_gpu", "step", "attempt", "resumed_from"),
+            **picked(run, "waiting_for_gpu", "submitted", "step", "attempt", "resumed_from"),
+            **picked(run, "kind", "asynchronous"),
+            "batch_size": run.batch_size and batch_size_text(run.batch_size),
             **picked(run, "created_at", "started_at"),
             **picked(judged, "updated_at"),
             **picked(run, "ended_at"),
@@ -2430,6 +2938,10 @@ def report(
                 }
                 for rollout in rollouts[-LAST_ROLLOUTS:]
             ],
+        },
+        "metrics": {
+            metric.name: picked(metric, "value", "step", "at")
+            for metric in told_metrics(found.metrics)
         },
         "logs": tail and judged.logs and logs_object(*tail, judged.logs, judged.now),
         "verdict": {
@@ -2468,6 +2980,9 @@ def row_object(run: Run) -> dict[str, object]:
 def picked(value: object, *names: str) -> dict[str, object]:
     """Fields of a dataclass, times in ISO 8601; all of them null where there is no value."""
     found = {name: getattr(value, name, None) for name in names}
+    for name, number in found.items():  # JSON has no word for what is not finite
+        if isinstance(number, float) and not math.isfinite(number):
+            found[name] = str(number)
     times = {name: iso(at) for name, at in found.items() if name == "at" or name.endswith("_at")}
     return {**found, **times}
 
@@ -2542,14 +3057,6 @@ except SystemExit as ended:
 """
 
 
-def child_command(*named: str) -> list[str]:
-    """The command of a child; it runs what it is told, the words here are for `ps` alone.
-
-    -P keeps a `modal` folder in the working directory from being taken for the package.
-    """
-    return [sys.executable, "-P", "-c", CHILD, "modal", *named]
-
-
 def child_environment() -> dict[str, str]:
     """The environment for modal's CLI: times in UTC, and no colour codes before them."""
     kept = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
@@ -2574,7 +3081,8 @@ class Logs:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
         # Its own session: Ctrl-C reaches this process alone, which then ends the child.
         self._child = subprocess.Popen(
-            child_command("app", "logs"),
+            # -P: a `modal` folder here is not the package. The last words are for `ps` alone.
+            [sys.executable, "-P", "-c", CHILD, "modal", "app", "logs"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -2660,8 +3168,14 @@ class Arguments(argparse.Namespace):
     limit: int
     json: bool
     env: str | None
+    volume: str | None
     timeout: Seconds
     show_secrets: bool
+
+    @property
+    def volumes(self) -> tuple[str, ...]:
+        """The names of the volumes that are looked for."""
+        return (self.volume,) if self.volume else VOLUMES
 
     def guard(self, text: str) -> str:
         """What every text passes before it is shown."""
@@ -2708,6 +3222,7 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     parser.add_argument("--limit", type=_within(int, 1, TAIL_LIMIT), metavar="N")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("-e", "--env", metavar="ENV")
+    parser.add_argument("--volume", metavar="NAME")
     parser.add_argument("--show-secrets", action="store_true")
     timeout = _within(float, 0.1, TIMEOUT_LIMIT)
     parser.add_argument("--timeout", type=timeout, metavar="S", default=TIMEOUT_DEFAULT)
@@ -2767,7 +3282,12 @@ def find_run(arguments: Arguments, query: str, logs: Logs | None) -> Found:
             logs.ask(logs_words(arguments, run.app_id))
 
     reading = read_run(
-        query, arguments.env, arguments.timeout, when_known=when_known, note=arguments.note
+        query,
+        arguments.volumes,
+        arguments.env,
+        arguments.timeout,
+        when_known=when_known,
+        note=arguments.note,
     )
     with spinner("reading the run from Modal"):
         return guarded(asyncio.run(reading), arguments.guard)
@@ -2816,7 +3336,13 @@ def print_json(value: object) -> None:
 def show_list(arguments: Arguments) -> int:
     """The newest runs; the exit status."""
     with spinner("reading the runs from Modal"):
-        reading = read_runs(arguments.env, arguments.timeout, arguments.limit, arguments.note)
+        reading = read_runs(
+            arguments.volumes,
+            arguments.env,
+            arguments.timeout,
+            arguments.limit,
+            arguments.note,
+        )
         runs, more, failures = guarded(asyncio.run(reading), arguments.guard)
     if arguments.json:
         print_json([row_object(run) for run in runs])
@@ -2846,7 +3372,8 @@ def watch(arguments: Arguments, found: Found) -> int:
                 said = told
                 status = f"{found.run.status or 'unknown'} {judged.word}"
                 print(f"{iso(judged.now)} {status}: {verdict_text(found, judged)}", flush=True)
-            if found.run.ended or judged.word in ("completed", "died"):
+            over = found.run.ended and judged.word != "retrying"
+            if over or judged.word in ("completed", "died"):
                 return 0 if judged.word == "completed" else ENDED_OTHERWISE
             wait_while_read(arguments.interval)
             found = refreshed(arguments, found, arguments.timeout)
