@@ -27,6 +27,8 @@ ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / ".claude" / "skills" / "rollout-progress" / "scripts" / "run_progress.py"
 # What a terminal shows once there is an answer: the verdict, or the line under followed logs.
 ANSWERED = re.compile("step 12/50 · |Verdict".encode())
+# Taken once: pytest changes it for each test, while other threads would read it.
+OUTSIDE = dict(os.environ)
 # Seconds after which a command that ought to have ended counts as hung.
 PATIENCE = 60
 # What runs ahead at once: more than two cores can do, since it waits half of the time.
@@ -57,7 +59,7 @@ class Shown:
 def clean_environment(server: LocalModal, **changes: str) -> dict[str, str]:
     """This machine's environment without what would change the output, and the server's."""
     dropped = ("MODAL_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONDONTWRITEBYTECODE")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    kept = {name: value for name, value in OUTSIDE.items() if not name.startswith(dropped)}
     return {**kept, **server.env, **changes}
 
 
@@ -294,7 +296,7 @@ class Ready:
         """This thread's own."""
         if not hasattr(self.own, "process"):
             dropped = ("MODAL_", "PYTHONDONTWRITEBYTECODE")
-            kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+            kept = {k: v for k, v in OUTSIDE.items() if not k.startswith(dropped)}
             self.own.process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).parent / "ready.py")],
                 env={**kept, "MODAL_CONFIG_PATH": str(self.folder / "absent.toml")},

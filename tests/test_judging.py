@@ -372,3 +372,15 @@ def test_a_blocker_is_named_though_the_run_goes_on_and_comes_with_a_next_step() 
     assert tool.blocker_text(BLOCKER, NOW) == (
         "auth: 401 Unauthorized for url https://x--y.modal.run/z (25 times, last 2m ago)"
     )
+
+
+def test_what_the_trainer_logs_is_a_sign_of_life() -> None:
+    logged = tool.Metric("train/loss", 0.5, 3, NOW - 30)
+    case = replace(found(silent_for(5000)), metrics=(logged,))
+    assert tool.judge(case, NOW).idle == 30
+
+
+@pytest.mark.parametrize(("ended", "word"), [(NOW - 899, "retrying"), (NOW - 901, "failed")])
+def test_a_failed_attempt_may_be_tried_again_for_fifteen_minutes(ended: float, word: str) -> None:
+    run = replace(RUN, status="failed", attempt=1, attempt_failed_at=ended, ended_at=ended)
+    assert tool.judge(found(run), NOW).word == word

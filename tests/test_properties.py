@@ -190,9 +190,8 @@ def test_any_record_is_shown_without_steering_the_screen(
     updates, chunk = beside
     updated = tool.with_updates(tool.parse_json(as_stored(record)), updates)
     run = tool.parse_run(updated, RUN_ID)
-    known = tool.kept(run, tool.parse_rollouts(as_stored(rollouts), RUN_ID))
-    (file,) = tool.newest_timing_files({"00000003__driver.json": 5}, 1)
-    tool.parse_substep_timings({file: timing}, run)
+    known = tool.kept(run, read_rollouts(as_stored(rollouts)))
+    tool.parse_substep_timings({3: timing}, run)
     found = tool.Found(
         run=tool.step_borne_out(run, known),
         app=tool.App(live=live, state="detached", stopped_at=NOW - 60),
@@ -231,9 +230,13 @@ ROWS = st.lists(
 )
 
 
+def read_rollouts(raw: bytes) -> tuple[tool.Rollout, ...]:
+    return tool.parse_rollouts(tool.rollout_rows(raw, RUN_ID), RUN_ID)
+
+
 def outcome(raw: bytes) -> object:
     try:
-        return tool.parse_rollouts(raw, RUN_ID)
+        return read_rollouts(raw)
     except ValueError:
         return ValueError
 
@@ -246,9 +249,9 @@ def plain_outcome(raw: bytes) -> object:
         mine = [
             row
             for row in (rows if isinstance(rows, list) else ())
-            if tool.parse_rollouts(json.dumps([row]).encode(), RUN_ID)
+            if tool.parse_rollouts([row], RUN_ID)
         ]
-        return tool.parse_rollouts(json.dumps(mine).encode(), RUN_ID)
+        return tool.parse_rollouts(mine, RUN_ID)
     except ValueError:
         return ValueError
 
@@ -294,9 +297,9 @@ def test_the_rows_of_one_run_are_decoded_alone() -> None:
         for rollout_id in range(3)
     ]
     raw = json.dumps({"items": rows}).encode()
-    # An item that json.loads would refuse, in another run's place, goes unnoticed.
+    # A row that json.loads would refuse, in another run's place, goes unnoticed.
     broken = raw.replace(b'"rollout_id": 0', b'"rollout_id": oops', 1)
-    assert [rollout.rollout_id for rollout in tool.parse_rollouts(broken, RUN_ID)] == [0, 1, 2]
+    assert [rollout.rollout_id for rollout in read_rollouts(broken)] == [0, 1, 2]
 
 
 # ---- The whole command, over the wire, in this process ---------------------------------------

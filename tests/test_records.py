@@ -20,7 +20,12 @@ def parse(**fields: Any) -> tool.Run:
 
 
 def parse_rollouts(rows: list[dict[str, Any]]) -> tuple[tool.Rollout, ...]:
-    return tool.parse_rollouts(json.dumps({"items": rows}).encode(), RUN_ID)
+    return read_rollouts({"items": rows})
+
+
+def read_rollouts(summary: object) -> tuple[tool.Rollout, ...]:
+    rows = tool.rollout_rows(json.dumps(summary).encode(), RUN_ID)
+    return tool.parse_rollouts(rows, RUN_ID)
 
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +219,7 @@ def test_rows_are_kept_once_an_id_the_newest_and_junk_is_passed_over() -> None:
 @pytest.mark.parametrize("summary", [None, [], {}, {"items": None}, "x", 5, {"items": {"a": 1}}])
 def test_a_summary_of_any_other_shape_has_no_rows(summary: object) -> None:
     assert tool.parse_rows(summary) == ()
-    assert tool.parse_rollouts(json.dumps(summary).encode(), RUN_ID) == ()
+    assert read_rollouts(summary) == ()
 
 
 def test_of_a_rollout_recorded_twice_the_newer_counts() -> None:
@@ -258,9 +263,9 @@ SUBSTEPS = {
 @pytest.mark.parametrize("shape", SUBSTEPS)
 def test_substep_timings_are_read_in_each_shape(shape: str) -> None:
     names = {"00000010__driver.json": 7, "pre-loop__driver.json": 9}
-    files = tool.newest_timing_files(names, 2)
+    assert tool.newest_timing_files(names, 2) == {10: "00000010__driver.json"}
     phases = {"weight_sync": {"busy_duration_s": 4, "first_start_s": 300}, "gen": SUBSTEPS[shape]}
-    timings = tool.parse_substep_timings({files[0]: {"final": True, "phases": phases}}, parse())
+    timings = tool.parse_substep_timings({10: {"final": True, "phases": phases}}, parse())
     assert timings == (tool.Timings(11, (("gen", 230.0), ("weight_sync", 4.0)), 234.0),)
 
 
@@ -272,7 +277,7 @@ def lane(**phases: float) -> dict[str, Any]:
 def steps_of(records: dict[str, Any], **fields: Any) -> list[tuple[int, float | None]]:
     """The whole steps among a run's timing files, newest first, and how long each took."""
     files = tool.newest_timing_files(dict.fromkeys(records, 0), 11)
-    found = {file: records[file.name] for file in files}
+    found = {rollout_id: records[name] for rollout_id, name in files.items()}
     return [(step.step, step.total) for step in tool.parse_substep_timings(found, parse(**fields))]
 
 
@@ -303,3 +308,136 @@ def test_a_steps_time_leaves_out_evaluation_and_checkpoints() -> None:
     phases = {"generate_rollouts": 100.0, "checkpoint_save": 20.0, "train_models": 40.0}
     timed = lane(**phases, evaluate_rollouts=5.0, evaluate_rollouts_end=300.0)
     assert steps_of({"00000000__driver.json": timed}, metadata=at_step(2)) == [(1, 140.0)]
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [("RUNNING", "running"), ("Canceled", "cancelled"), ("COMPLETED", "completed"), ("Odd", "Odd")],
+)
+def test_a_status_is_known_in_any_case(written: str, read_as: str) -> None:
+    assert parse(status=written).status == read_as
+
+
+def test_a_fraction_is_no_count() -> None:
+    progress = {"current": 7.5, "total": 30.0, "rollout_id": 6}
+    assert parse(metadata={"framework_progress": progress}).step == tool.Step(7, 30, "step")
+
+
+@pytest.mark.parametrize(
+    ("config", "wandb_ids"),
+    [
+        ({"wandb": {"project": "p"}}, (RUN_ID[:8],)),
+        ({"wandb": {}}, ()),
+        ({"metrics": {"provider": "dashboard", "project": "p"}}, ()),
+        ({"metrics": {"run_id": "m1"}, "wandb": {"project": "p"}}, ("m1",)),
+    ],
+)
+def test_a_wandb_id_is_made_up_only_for_a_wandb_block_without_one(
+    config: dict[str, Any], wandb_ids: tuple[str, ...]
+) -> None:
+    assert parse(config=config).wandb_ids == wandb_ids
+
+
+def test_a_dataset_may_be_a_file_of_prompts() -> None:
+    config = {"dataset": {"name": "LocalDataset", "prompt_data": "/data/prompts.jsonl"}}
+    assert parse(config=config).dataset == "/data/prompts.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("status", "progress", "phase"),
+    [
+        ("initializing", {"phase": "convert_model", "is_active": False}, "convert_model"),
+        ("generate_rollouts", {"phase": "optimizer_step"}, "optimizer_step"),
+        ("generate_rollouts", {"phase": "download_model", "is_active": True}, "generate_rollouts"),
+        ("a_new_one", {"phase": "optimizer_step"}, "a_new_one"),
+        ("weight_sync", {}, "weight_sync"),
+    ],
+)
+def test_the_phase_is_that_of_the_progress_where_the_status_lags(
+    status: str, progress: dict[str, Any], phase: str
+) -> None:
+    run = parse(framework_status=status, metadata={"framework_progress": progress})
+    assert run.phase == phase
+
+
+def test_a_run_has_started_when_its_first_attempt_began() -> None:
+    launch = {"created_at": 100, "started_at": 100}
+    assert parse(**launch).started_at is None
+    assert parse(**launch, metadata={"attempt_starts": [250, 900]}).started_at == 250
+
+
+# ---- Notices and metrics ---------------------------------------------------------------------
+
+
+def notice(at: float, current: int, phase: str = "optimizer_step") -> dict[str, Any]:
+    progress = {"phase": phase, "current": current, "updated_at": at}
+    return {"framework_progress": progress, "framework_status": phase, "updated_at": at}
+
+
+def test_the_newest_notice_takes_the_place_of_the_records_own() -> None:
+    record = {"metadata": notice(500, 3, "generate_rollouts"), "updated_at": 500}
+    run = tool.parse_run(tool.with_updates(record, [notice(700, 5), notice(600, 4)]), RUN_ID)
+    assert run.step == tool.Step(5, None, "step")
+    assert (run.phase, run.last_sign) == ("optimizer_step", 700)
+
+
+def test_an_older_notice_changes_nothing() -> None:
+    record = {"metadata": notice(500, 3, "generate_rollouts")}
+    run = tool.parse_run(tool.with_updates(record, [notice(400, 9)]), RUN_ID)
+    assert (run.phase, run.step) == ("generate_rollouts", tool.Step(3, None, "step"))
+
+
+def test_the_newest_notices_of_the_attempt_are_read_with_all_of_their_second() -> None:
+    old = {f"{RUN_ID}__2__framework_progress__{n:032x}.json": n for n in range(90)}
+    same = {f"{RUN_ID}__2__framework_progress__{n:032x}.json": 95 for n in range(100, 120)}
+    before = {f"{RUN_ID}__1__framework_progress__{1:032x}.json": 99}
+    names = tool.newest_updates(
+        {**old, **same, **before, "junk": 99}, RUN_ID, {"metadata": {"attempt_count": 2}}
+    )
+    assert set(names) == set(same)
+
+
+def chunk(**values: dict[str, Any]) -> dict[str, Any]:
+    """A chunk by its steps, as `s3={name: (value, written)}`."""
+    return {
+        field: {
+            step[1:]: {name: pair[at] for name, pair in logged.items()}
+            for step, logged in values.items()
+        }
+        for at, field in enumerate(("steps", "written"))
+    }
+
+
+def test_of_the_copies_of_a_chunk_what_was_written_last_counts() -> None:
+    first = chunk(s3={"train/loss": (0.5, 100), "dojo/tokens": (9, 100)})
+    second = chunk(s3={"train/loss": (0.25, 200)}, s2={"train/loss": (0.75, 50)})
+    (metric,) = tool.parse_metrics([second, first, None])
+    assert metric == tool.Metric("train/loss", 0.25, 3, 200)
+
+
+def test_the_metrics_that_are_told_are_those_that_say_whether_it_learns() -> None:
+    names = (
+        "eval/gsm8k/response_len/mean",
+        "eval/gsm8k",
+        "rollout/response_len/max",
+        "rollout/response_len/mean",
+        "train/kl_loss",
+        "train/entropy_loss",
+        "train/grad_norm",
+        "train/loss",
+        "perf/step_time",
+    )
+    metrics = tool.parse_metrics([chunk(s7=dict.fromkeys(names, (1.0, 10)))])
+    assert [metric.name for metric in tool.told_metrics(metrics)] == [
+        "train/loss",
+        "train/grad_norm",
+        "train/entropy_loss",
+        "rollout/response_len/mean",
+        "eval/gsm8k",
+    ]
+
+
+def test_only_the_chunk_that_was_written_last_is_read_with_its_copies() -> None:
+    written = {"chunk-000001-aaaa1111.json": 5, "chunk-000000-bbbb2222.json": 9, "x.json": 99}
+    copies = {**written, "chunk-000000-cccc3333.json": 8}
+    assert tool.newest_chunk(copies) == ("chunk-000000-bbbb2222.json", "chunk-000000-cccc3333.json")

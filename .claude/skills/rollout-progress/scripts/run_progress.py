@@ -116,8 +116,6 @@ YEAR_10000 = 253_402_300_800
 COUNT_LIMIT = 2**53
 # Newest notices of a kind that are read, where there may be thousands: any of them is the newest.
 NEWEST_UPDATES = 8
-# Bytes that are decoded at first for one row of the rollouts summary: rows have 250 to 600.
-ROW_BYTES = 1_024
 
 # Where a config names its data, the most telling first.
 DATASETS = (
@@ -261,6 +259,11 @@ class Run:
         """Whether the run is known to be before the end of its first rollout."""
         first = self.step.current <= 1 if self.step else self.phase in BEFORE_THE_LOOP
         return self.phase in NO_ROLLOUT_YET and first and self.latest_rollout is None
+
+    def began_after(self, moment: EpochSeconds | None) -> bool:
+        """Whether that was in an attempt before the one under way."""
+        again = self.attempt_began if (self.attempt or 0) > 1 else None
+        return again is not None and moment is not None and moment < again
 
     @property
     def begun(self) -> bool:
@@ -483,10 +486,14 @@ def parse_run(record: object, run_id: str) -> Run:
         phase_began=_newest(start for name, start in open_substeps if name == phase)
         or (_time(progress, "updated_at") if in_phase else None),
         attempt_began=attempt_began,
-        steps=_parse_steps(record, _count(progress, "current")),
+        steps=(),
         latest_rollout=latest,
     )
-    return replace(run, latest_rollout=next(iter(kept(run, [latest] if latest else ())), None))
+    return replace(
+        run,
+        steps=_parse_steps(record, run),
+        latest_rollout=next(iter(kept(run, [latest] if latest else ())), None),
+    )
 
 
 def _parse_phase(record: object, progress: object) -> str | None:
@@ -537,16 +544,14 @@ def _parse_names(record: object) -> tuple[str, ...]:
 
 def kept(run: Run, rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
     """Those that count: not what an attempt before this one recorded beyond where it goes on."""
-    rollouts, since = tuple(rollouts), run.attempt_began
+    rollouts = tuple(rollouts)
     if run.kind == "sft":  # what stands there is no reward
         rollouts = tuple(replace(rollout, mean_reward=None) for rollout in rollouts)
-    if since is None or (run.attempt or 0) <= 1:
-        return rollouts
-    mine = [r.rollout_id for r in rollouts if (r.created_at or since) >= since]
+    mine = [rollout.rollout_id for rollout in rollouts if not run.began_after(rollout.created_at)]
     point = run.resume_point
     if point is None:  # where it isn't recorded: its first rollout, or its step, tells
         point = min(mine, default=run.step.current - 1 if run.step else 0) - 1
-    return tuple(r for r in rollouts if r.rollout_id <= point or (r.created_at or since) >= since)
+    return tuple(r for r in rollouts if r.rollout_id <= point or not run.began_after(r.created_at))
 
 
 def step_borne_out(run: Run, rollouts: Sequence[Rollout]) -> Run:
@@ -645,6 +650,14 @@ def _recorded_wandb_ids(record: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wandb_id for wandb_id in found if wandb_id))
 
 
+# ======================================================================================
+# Records beside the run's own: timings, rows, rollouts, notices and metrics, whose fields
+# are known here alone, too.
+# ======================================================================================
+
+# ---- Timings: in files, or as older gyms wrote them in the record itself.
+
+
 def _open_substeps(record: object) -> Iterator[tuple[str, EpochSeconds]]:
     """The substeps of the step under way that are not over, and when each began."""
     current = _count(record, "metadata", "framework_progress", "current")
@@ -657,15 +670,17 @@ def _open_substeps(record: object) -> Iterator[tuple[str, EpochSeconds]]:
             yield name, start
 
 
-def _parse_steps(record: object, current: int | None) -> tuple[Timings, ...]:
+def _parse_steps(record: object, run: Run) -> tuple[Timings, ...]:
     """The whole steps of `step_times` and `substep_times`, newest first."""
+    current = run.step.current if run.step else None
     steps = {
         int(key)
         for field in ("step_times", "substep_times")
         for key, _ in _items(record, field)
         if re.fullmatch(r"\d{1,15}", key)
-        # Steps beyond the current one are of an attempt that was given up.
+        # Those beyond the current one, too, are of an attempt before this one.
         if current is None or int(key) <= current
+        if not run.began_after(_time(record, "step_times", key, "start"))
     }
     newest = max((current or 0, *steps))
     timed = (
@@ -712,43 +727,35 @@ def _span(phases: _Phases) -> Seconds:
     return max(began + seconds for began, _, seconds in phases if began is not None) - min(starts)
 
 
-class TimingFile(NamedTuple):
-    """The name of the driver's timing record of a rollout's step."""
-
-    rollout_id: int
-    name: str
-
-
-def newest_timing_files(written: Mapping[str, int], steps: int) -> tuple[TimingFile, ...]:
-    """The driver's files of `substep-timing/<run_id>/` for the newest steps, the newest first.
+def newest_timing_files(written: Mapping[str, int], steps: int) -> dict[int, str]:
+    """The driver's files of `substep-timing/<run_id>/` for the newest steps, by their rollout.
 
     Its phases alone lie end to end, and without it a step is not whole.
     """
     found = [
-        (at, TimingFile(int(match["rollout_id"]), name))
+        (at, int(match["rollout_id"]), name)
         for name, at in written.items()
         if (match := TIMING_FILE.fullmatch(name))
     ]
-    return tuple(file for _, file in sorted(found, reverse=True)[:steps])
+    return {rollout_id: name for _, rollout_id, name in sorted(found)[-steps:]}
 
 
-def parse_substep_timings(records: Mapping[TimingFile, object], run: Run) -> tuple[Timings, ...]:
+def parse_substep_timings(records: Mapping[int, object], run: Run) -> tuple[Timings, ...]:
     """The whole steps of this attempt among the driver's timing records, newest first.
 
     A crash makes its step's record final, too: only a step below the current one is whole.
     """
-    since = run.attempt_began if (run.attempt or 0) > 1 else None
     last = run.step.current - (run.status != "completed") if run.step else None
     steps: list[Timings] = []
-    for file, record in records.items():
-        step, began = file.rollout_id + 1, _number(record, "lane_start_unix_s")
-        given_up = since is not None and began is not None and began < since
-        whole = last is None or step <= last
+    for rollout_id in sorted(records, reverse=True):
+        record, step = records[rollout_id], rollout_id + 1
+        began = _number(record, "lane_start_unix_s")
+        whole = (last is None or step <= last) and not _is_false(record, "final")
         phases = list(_substep_phases(record))
-        if phases and whole and not given_up and not _is_false(record, "final"):
+        if phases and whole and not run.began_after(began):
             total = sum(seconds for _, name, seconds in phases if name not in BESIDE_THE_STEP)
             steps.append(Timings(step, _in_order(phases), total))
-    return tuple(sorted(steps, key=lambda timings: -timings.step))
+    return tuple(steps)
 
 
 def is_asynchronous(records: Iterable[object]) -> bool:
@@ -775,6 +782,9 @@ def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, 
             yield began, shortened(clean(name)), seconds
 
 
+# ---- Rows: of the runs, and of the rollouts.
+
+
 def parse_rows(summary: object) -> tuple[Row, ...]:
     """The rows of the runs summary that have an id, each id once: its newest row."""
     items = summary if isinstance(summary, list) else _elements(summary, "items")
@@ -798,59 +808,47 @@ def _is_newer(mine: Row | Rollout, other: Row | Rollout | None) -> bool:
     return other is None or (mine.created_at or 0) > (other.created_at or 0)
 
 
-def parse_rollouts(raw: bytes, run_id: str) -> tuple[Rollout, ...]:
-    """This run's rows of a rollouts summary, each id once: its newest row, in order.
-
-    Raises ValueError as `parse_json` does.
-    """
-    items: Iterable[object] | None = _rows_of_run(raw, run_id)
-    if items is None:
-        summary = parse_json(raw)
-        items = summary if isinstance(summary, list) else _elements(summary, "items")
+def parse_rollouts(items: Iterable[object], run_id: str) -> tuple[Rollout, ...]:
+    """This run's rollouts among rows, each id once: its newest row, in order."""
     rollouts: dict[int, Rollout] = {}
     for item in items:
-        if _text(item, "training_run_id") != run_id:
-            continue
-        rollout = _parse_rollout(item)
+        rollout = _parse_rollout(item) if _text(item, "training_run_id") == run_id else None
         if rollout and _is_newer(rollout, rollouts.get(rollout.rollout_id)):
             rollouts[rollout.rollout_id] = rollout
     return tuple(rollouts[rollout_id] for rollout_id in sorted(rollouts))
 
 
-def _rows_of_run(raw: bytes, run_id: str) -> list[object] | None:
-    """The rows of one run out of the hundreds of thousands of all, decoding only those.
+def rollout_rows(raw: bytes, run_id: str) -> Iterable[object]:
+    """The rows of a rollouts summary, those of this run at least.
 
-    None where that might not give what decoding all would give. It will where the text has the
-    beginning and the end of a summary, no list but that of the rows, so that an object after `[`
-    or `,` is a row, and no escapes that could hide a quote or an id.
+    Raises ValueError as `parse_json` does.
     """
-    whole = re.match(rb'\{"items":\s*\[', raw) and raw.rstrip().endswith(b"}]}")
-    if not whole or raw.count(b"[") != 1 or raw.count(b"]") != 1:
-        return None
-    if raw.count(b'"') % 2 or b'\\"' in raw or b"\\u00" in raw:
-        return None
-    rows: list[object] = []
-    named = b'"' + run_id.encode() + b'"'
-    end = 0
-    while (at := raw.find(named, end)) >= 0:
-        start = raw.rfind(b"{", 0, at)
-        found = _decode_at(raw, start)
-        if found is None or raw[max(0, start - 8) : start].rstrip()[-1:] not in (b"[", b","):
-            return None
-        row, end = found
-        rows.append(row)
-    return rows
+    rows = _rows_of_run(raw, run_id)
+    if rows is not None:
+        return rows
+    summary = parse_json(raw)
+    return summary if isinstance(summary, list) else _elements(summary, "items")
 
 
-def _decode_at(raw: bytes, start: int) -> tuple[object, int] | None:
-    """The JSON value that starts there, and where it ends; None where there is none."""
-    for size in (ROW_BYTES, 64 * ROW_BYTES, len(raw)):
-        # A failure may only mean that the piece ends in the middle of the value.
-        with contextlib.suppress(ValueError, RecursionError):
-            text = raw[start : start + size].decode()
-            value, end = json.JSONDecoder().raw_decode(text)
-            return value, start + len(text[:end].encode())
-    return None
+def _rows_of_run(raw: bytes, run_id: str) -> list[object] | None:
+    """The stretch of rows that holds those of one run, since decoding all runs' takes a second.
+
+    None where that isn't sure to hold all of them. Rows are sorted by their run, and begin with it.
+    """
+    key = b'{"training_run_id": "'
+    named, cited = key + run_id.encode() + b'"', b'"' + run_id.encode() + b'"'
+    first, last = raw.find(named), raw.rfind(named)
+    if not raw.startswith(b'{"items": [') or not raw.rstrip().endswith(b"}]}") or b"\\u" in raw:
+        return None
+    if first < 0:
+        return None if cited in raw else []
+    following = raw.find(key, last + 1)
+    stretch = raw[first : following if following > 0 else raw.rindex(b"]")]
+    try:
+        rows = json.loads(b"[" + stretch.rstrip(b", \n") + b"]")
+    except (ValueError, RecursionError):
+        return None
+    return rows if len(rows) >= raw.count(cited) else None
 
 
 def _parse_rollout(item: object) -> Rollout | None:
@@ -891,11 +889,6 @@ def rollout_files(written: Mapping[str, int], run_id: str) -> dict[int, tuple[st
         and (match := ROLLOUT_FILE.fullmatch(name))
         and match["run_id"] == run_id
     }
-
-
-def parse_flat_rollouts(records: Iterable[object]) -> tuple[Rollout, ...]:
-    """Rollouts of which each has a file of its own."""
-    return tuple(rollout for record in records if (rollout := _parse_rollout(record)))
 
 
 # ---- Updates: notices that stand beside the record, in the newest layout instead of in it.
@@ -1680,7 +1673,8 @@ class Rows(NamedTuple):
 async def _read_rows(store: Store, run_id: str) -> Rows:
     """The run's own summary, else a file for each rollout, with that of all runs on its way."""
     try:
-        return Rows(parse_rollouts(await store.fetch(_rows_path(run_id)), run_id), None)
+        own = rollout_rows(await store.fetch(f"{ROLLOUT_SUMMARIES}/{run_id}/summary.json"), run_id)
+        return Rows(parse_rollouts(own, run_id), None)
     except BadFileError:
         shared = asyncio.create_task(store.soon(store.fetch(ROLLOUTS_SUMMARY), ROLLOUTS_SUMMARY))
     except ReadError as error:
@@ -1692,11 +1686,7 @@ async def _read_rows(store: Store, run_id: str) -> Rows:
     files = rollout_files(written, run_id)
     paths = (f"{ROLLOUT_SUMMARIES}/{name}" for name, _ in files.values())
     flat = await asyncio.gather(*(store.noted(store.read(path)) for path in paths))
-    return Rows(parse_flat_rollouts(flat), shared)
-
-
-def _rows_path(run_id: str) -> str:
-    return f"{ROLLOUT_SUMMARIES}/{run_id}/summary.json"
+    return Rows(parse_rollouts(flat, run_id), shared)
 
 
 async def _read_rollouts(
@@ -1717,7 +1707,8 @@ async def _read_rollouts(
     # An older gym may have recorded the first ones.
     if lack or unreadable or not own or own[0].rollout_id > 0:
         try:
-            rows = parse_rollouts(await (shared or store.fetch(ROLLOUTS_SUMMARY)), run.run_id)
+            raw = await (shared or store.fetch(ROLLOUTS_SUMMARY))
+            rows = parse_rollouts(rollout_rows(raw, run.run_id), run.run_id)
         except ReadError as error:
             store.note(error)
             rows, unreadable = (), unreadable or error.why
@@ -1760,11 +1751,11 @@ async def _read_metrics(store: Store, run_id: str) -> tuple[Metric, ...]:
     return parse_metrics(await asyncio.gather(*copies))
 
 
-async def _read_timings(store: Store, run_id: str) -> dict[TimingFile, object]:
-    """The timing files of the newest steps."""
+async def _read_timings(store: Store, run_id: str) -> dict[int, object]:
+    """The timing records of the newest steps, by their rollout."""
     folder = f"{SUBSTEP_TIMING}/{run_id}"
     files = newest_timing_files(await store.noted(store.written(folder)) or {}, TIMED_STEPS)
-    records = (store.noted(store.read(f"{folder}/{file.name}")) for file in files)
+    records = (store.noted(store.read(f"{folder}/{name}")) for name in files.values())
     return dict(zip(files, await asyncio.gather(*records), strict=True))
 
 
