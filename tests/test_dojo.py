@@ -435,3 +435,30 @@ def test_preparing_the_dataset_is_never_a_queue(server: LocalModal, tool: Tool) 
 def test_a_mark_of_no_phase_is_a_queue(server: LocalModal, tool: Tool) -> None:
     prepare(server, phase=None, is_active=False)
     assert tool("queued-quail", NO_LOGS).line("waiting").startswith("phase unknown waits for a GPU")
+
+
+def about_to_go_on(server: LocalModal, parameters: dict[str, Any]) -> None:
+    """The second attempt has only read its checkpoint: the step is still the last one's."""
+    replayed(server, parameters)
+    run_id = "resumed-rook-5f60718293a4"
+    files = server.volumes[NEW_VOLUME]
+    metadata = json.loads(files[f"training-runs/{run_id}.json"])["metadata"]
+    metadata["framework_progress"] |= {
+        "current": 5,
+        "rollout_id": 4,
+        "phase": "initialize_rollouts",
+    }
+    change(server, run_id, metadata=metadata)
+    path = f"training-rollouts-summary/{run_id}/summary.json"
+    rows = json.loads(files[path])["items"]
+    before = metadata["last_attempt_started_at"] - 60
+    rows = [{**row, "created_at": min(row["created_at"], before)} for row in rows]
+    files[path] = json.dumps({"items": rows}).encode()
+
+
+@pytest.mark.parametrize("layout", ["release"])
+@shows("resumed-rook", NO_LOGS, arrange=about_to_go_on)
+def test_the_step_that_an_attempt_goes_on_from_is_completed(shown: Shown, layout: str) -> None:
+    assert shown.line("step") == "5/30"
+    assert shown.line("latest") == "rollout_id 4 (step 5, the latest completed step)"
+    assert shown.line("recorded") == "5"

@@ -2757,16 +2757,16 @@ def spark(mean: float, low: float, high: float) -> str:
 def latest_text(found: Found, rollout_id: int) -> str:
     """`rollout_id 10 (step 11, the latest completed step)`, or where that step stands else."""
     run, step = found.run, rollout_id + 1
-    told = "of an attempt before this one"
-    evaluated = run.phase == "evaluate_rollouts" and run.step is not None
-    if evaluated and run.step and run.step.current == step:
+    current = run.step.current if run.step else None
+    resumed = rollout_id == run.resume_point  # the attempt goes on from what it left
+    if current == step and run.phase == "evaluate_rollouts" and not resumed:
         told = "trained, and evaluated now"
-    elif (
-        run.step is None or run.step.current > step or run.status == "completed" or found.has_result
-    ):
-        told = "the latest completed step"
-    elif run.step.current == step:
+    elif current == step and not resumed and run.status != "completed" and not found.has_result:
         told = "not completed" if run.ended else "not completed yet"
+    elif current is None or current >= step or run.status == "completed" or found.has_result:
+        told = "the latest completed step"
+    else:
+        told = "of an attempt before this one"
     return f"rollout_id {rollout_id} (step {step}, {told})"
 
 
