@@ -462,3 +462,41 @@ def test_the_step_that_an_attempt_goes_on_from_is_completed(shown: Shown, layout
     assert shown.line("step") == "5/30"
     assert shown.line("latest") == "rollout_id 4 (step 5, the latest completed step)"
     assert shown.line("recorded") == "5"
+
+
+def second_half(server: LocalModal, parameters: dict[str, Any]) -> None:
+    """The next rollout has landed while its step still trains."""
+    replayed(server, parameters)
+    run_id = "async-auk-718293a4b5c6"
+    metadata = json.loads(server.volumes[NEW_VOLUME][f"training-runs/{run_id}.json"])["metadata"]
+    metadata["framework_progress"] |= {"phase": "generate_rollouts", "current": 7, "rollout_id": 6}
+    change(server, run_id, metadata=metadata)
+
+
+@pytest.mark.parametrize("layout", ["release"])
+@shows("async-auk", NO_LOGS, arrange=second_half)
+def test_an_asynchronous_step_is_not_called_completed_too_soon(shown: Shown, layout: str) -> None:
+    assert shown.line("latest") == "rollout_id 5 (step 6, whose training may not be over)"
+
+
+def again_from_scratch(server: LocalModal, parameters: dict[str, Any]) -> None:
+    replayed(server, parameters)
+    run_id = "resumed-rook-5f60718293a4"
+    record = json.loads(server.volumes[NEW_VOLUME][f"training-runs/{run_id}.json"])
+    now = time.time()
+    progress = {"phase": "download_model", "updated_at": now - 25}
+    metadata = {
+        "attempt_count": 2,
+        "attempt_starts": [record["created_at"], now - 30],
+        "last_attempt_started_at": now - 30,
+        "resumed_from_checkpoint": False,
+        "framework_progress": progress,
+    }
+    change(server, run_id, metadata=metadata, framework_status="download_model")
+
+
+@pytest.mark.parametrize("layout", ["release"])
+@shows("resumed-rook", NO_LOGS, arrange=again_from_scratch)
+def test_an_attempt_from_scratch_has_nothing_of_the_one_before(shown: Shown, layout: str) -> None:
+    assert shown.line("recorded") == "0"
+    assert [shown.lines(label) for label in ("latest", "metrics", "timings", "pace")] == [[]] * 4

@@ -1385,7 +1385,7 @@ async def read_run(
         failures=tuple(dict.fromkeys(failure for each in stores for failure in each.failures)),
         counted=counted,
         incomplete=incomplete,
-        metrics=metrics,
+        metrics=tuple(metric for metric in metrics if not run.began_after(metric.at)),
         volume=store.name,
     )
 
@@ -2759,7 +2759,9 @@ def latest_text(found: Found, rollout_id: int) -> str:
     run, step = found.run, rollout_id + 1
     current = run.step.current if run.step else None
     resumed = rollout_id == run.resume_point  # the attempt goes on from what it left
-    if current == step and run.phase == "evaluate_rollouts" and not resumed:
+    if run.asynchronous and current == step + 1:
+        told = "whose training may not be over"
+    elif current == step and run.phase == "evaluate_rollouts" and not resumed:
         told = "trained, and evaluated now"
     elif current == step and not resumed and run.status != "completed" and not found.has_result:
         told = "not completed" if run.ended else "not completed yet"
