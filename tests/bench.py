@@ -7,6 +7,7 @@ machine hits both. The first two rows with each of the modals that gyms lock.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +26,7 @@ from conftest import SCRIPT, clean_environment
 from gym import sample_gym
 from local_modal import Call, LocalApp, LocalModal
 from old_modals import python_with
+from run_progress import diagnose
 
 PAIRS = 15
 FROG = "elastic-frog-a1b2c3d4e5f6"
@@ -163,6 +166,22 @@ def peak_bytes(server: LocalModal, words: Sequence[str]) -> int:
     return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
 
 
+# The cases of tests/cases, over and over: more failures than any real log holds.
+CASES = Path(__file__).parent / "cases"
+
+
+def judging_seconds(lines: int) -> float:
+    """How long so many lines of log take to judge, once the patterns are compiled."""
+    cases = [path.read_text().rstrip("\n") for path in sorted(CASES.glob("*/*.txt"))]
+    told = "\n".join(itertools.islice(itertools.cycle("\n".join(cases).split("\n")), lines))
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        diagnose(told)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
 def longest_chain(calls: Sequence[Call]) -> list[str]:
     """Calls of which each began after the one before it was answered: who had to wait for whom."""
     chain: list[Call] = []
@@ -229,6 +248,9 @@ def main() -> None:
         "",
         f"≤ {allowed:.0f} MB",
     )
+    for number, allowed in ((20_000, 300), (200, 5)):
+        took = f"{1_000 * judging_seconds(number):.1f} ms"
+        table.add_row(f"judging {number:,} log lines", took, "", "", f"≤ {allowed} ms")
     chain = chain_of([FROG, "--no-logs"])
     table.add_row("calls that wait", str(len(chain)), "", "", "≤ 4")
     console = Console()

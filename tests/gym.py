@@ -755,7 +755,7 @@ def long_evaluation(now: float) -> Scene:
         at = since + 20 + tick * 20
         logs += [decode_batch(at, 30), bar(at + 5, "Eval aime", 3 + 7 * tick, 480, at - since)]
     return Scene(
-        SampleRun(run_id, "live, slow: evaluating for 17m, logs still moving", "slow", record),
+        SampleRun(run_id, "live, its record silent, its log not", "running", record),
         record["created_at"],
         app_of(record, logs),
         loop.rollouts(range(1, 21)),

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from conftest import (
     shows,
 )
 from gym import Gym
-from local_modal import LocalApp, LocalModal
+from local_modal import LocalApp, LocalModal, LogEntry
 
 FROG = "elastic-frog-a1b2c3d4e5f6"
 FROG_APP = "ap-0123456789abcdefABCDEF"
@@ -148,7 +149,8 @@ SCREEN = (
     "          10      256       0.4120    3m 53s\n"
     "\n"
     "Verdict\n"
-    "  stuck      step 12/50, generate_rollouts for 22m (usually 3m 50s); the app is live\n"
+    "  stuck      step 12/50, generate_rollouts for 22m (usually 3m 50s); the app is live, "
+    "and this rests on silence alone\n"
 )
 
 
@@ -253,13 +255,63 @@ def test_the_logs_are_those_of_modal_app_logs_byte_for_byte(server: LocalModal, 
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00 ", expected)
 
 
+@shows("patient-tortoise", "--tail", "100")
+def test_a_log_that_moves_is_a_sign_of_life(shown: Shown) -> None:
+    _, _, verdict = shown.out.partition("\nVerdict\n")
+    assert "the record is silent for 17m, the log is not" in verdict
+    assert re.search(r"\n  progress   Eval aime 346/480, 0\.35/s, about 6m \d+s left\n", verdict)
+
+
+def many_ranks(server: LocalModal) -> LocalApp:
+    """One rank runs out of memory, and then each of 64 passes on that another failed."""
+    app = server.apps[FROG_APP]
+    began = app.logs[-1].at - 100
+    lines = ["(Actor pid=7) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"]
+    for rank in range(64):
+        lines += [
+            f"(Actor pid={100 + rank}) Traceback (most recent call last):",
+            f'(Actor pid={100 + rank})   File "/opt/train.py", line 9, in train',
+            f"(Actor pid={100 + rank}) ray.exceptions.ActorDiedError: The actor died",
+        ]
+    app.logs[:] = [LogEntry(began + n / 10, f"{line}\n") for n, line in enumerate(lines)]
+    return app
+
+
+def test_a_cause_above_the_tail_is_looked_for_and_told(server: LocalModal, tool: Tool) -> None:
+    at = many_ranks(server).logs[0].at
+    shown = tool(FROG, "--tail", "30")
+    blocker = shown.line("blocker")
+    assert blocker.startswith("cuda_oom: torch.OutOfMemoryError: CUDA out of memory.")
+    assert f"({datetime.fromtimestamp(at, UTC):%H:%M:%S}, above the lines shown; led to" in blocker
+    _, _, logs = shown.out.partition("--tail 30 --timestamps\n")
+    assert logs.partition("\n\nVerdict")[0].count("\n") == 29
+
+
+def test_where_the_logs_cant_be_read_further_back_the_tail_is_judged(
+    server: LocalModal, tool: Tool
+) -> None:
+    many_ranks(server)
+    server.fault("AppFetchLogs", times=1)  # which is none
+    server.fault("AppFetchLogs", hang=True)
+    shown = tool(FROG, "--tail", "30", "--timeout", "4")
+    assert shown.line("blocker").startswith("actor_died: ray.exceptions.ActorDiedError")
+    assert shown.status == 0
+
+
+def test_a_healthy_run_is_not_looked_at_further_back(server: LocalModal, tool: Tool) -> None:
+    shown = tool("brisk-otter", "--tail", "20")
+    assert shown.status == 0
+    assert [call.method for call in server.calls].count("AppFetchLogs") == 1
+
+
 @shows("elastic-frog", "--tail", "3", "-e", "main")
 def test_tail_sets_how_many_entries_are_shown(shown: Shown) -> None:
     _, _, logs = shown.out.partition(f"\n\nLogs: modal app logs {FROG_APP} --tail 3 --timestamps")
     assert logs.startswith(" -e main\n")
     assert logs.partition("\n\nVerdict\n")[0].count("401 Unauthorized") == 3
-    (fetch,) = [call for call in shown.calls if call.method == "AppFetchLogs"]
-    assert fetch.request.limit == 3
+    fetches = [call for call in shown.calls if call.method == "AppFetchLogs"]
+    # The second looks for what began before the three refusals.
+    assert {fetch.request.limit for fetch in fetches} == {3, 5_000}
 
 
 @shows(FROG, "--no-logs", COLUMNS="20")

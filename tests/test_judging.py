@@ -1,6 +1,7 @@
 """Judging and Showing: what is true of a run at a given now, and how it is worded."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -251,10 +252,19 @@ def test_the_line_under_followed_logs_waits_for_the_end_of_a_line() -> None:
 
 # ---- The verdict: a test for each rule, and for the rules' order -----------------------------
 
-BLOCKER = tool.Blocker("auth", "401 Unauthorized for url https://x--y.modal.run/z", 25, NOW - 120)
-QUIET = tool.LogJudgement(None, "Timer actor_train start", NOW - 900, NOW - 1500, None)
-BUSY = tool.LogJudgement(None, "Decode batch", NOW - 20, NOW - 1500, None)
-SHORT_TAIL = tool.LogJudgement(None, None, None, NOW - 30, "health checks")
+REFUSED = "401 Unauthorized for url https://x--y.modal.run/z"
+BLOCKER = tool.Blocker("auth", REFUSED, 25, NOW - 120, NOW - 900)
+QUIET = tool.Diagnosis(None, "Timer actor_train start", NOW - 900, NOW - 1500)
+BUSY = tool.Diagnosis(None, "working", NOW - 20, NOW - 1500)
+COUNT = tool.Progress("Rollout generation", 401, 512, 1.1, 100.9)
+MOVING = replace(BUSY, alive_at=NOW - 12, progress=COUNT)
+
+
+def replace_count(**changes: Any) -> tool.Progress:
+    return COUNT._replace(**changes)
+
+
+SHORT_TAIL = tool.Diagnosis(since=NOW - 30, noise=True)
 BLOCKED = replace(QUIET, blocker=BLOCKER, failed_at=BLOCKER.at)
 LONG_BLOCKED = replace(BUSY, blocker=replace(BLOCKER, at=NOW - 900), failed_at=NOW - 900)
 SILENT = replace(
@@ -268,6 +278,7 @@ SILENT = replace(
         for step, seconds in ((11, 230.0), (10, 271.0), (9, 200.0))
     ),
 )
+SILENT_SINCE = "step 12/50, generate_rollouts for 22m (usually 3m 50s)"
 LONG_USUAL = replace(SILENT, steps=(tool.Timings(11, (("generate_rollouts", 900.0),), 950.0),))
 UNKNOWN_APP = tool.App(live=None, unknown="no answer")
 WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
@@ -279,6 +290,7 @@ WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
         *((word, found(replace(RUN, status=word)), BLOCKED) for word in tool.ENDED_STATUSES),
         ("completed", found(app=OVER, has_result=True), BLOCKED),
         ("queued", found(WITHOUT_APP, app=None), None),
+        ("orphaned", found(replace(WITHOUT_APP, created_at=NOW - 5_500), app=None), None),
         ("running", found(replace(AT_1, app_id=None), app=None), None),
         ("died", found(app=OVER), None),
         ("died", found(replace(RUN, waiting_for_gpu=True), app=OVER), None),
@@ -300,6 +312,11 @@ WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
         ("unknown", found(app=OVER, has_result=None), None),
         ("running", found(replace(AT_12, app_id=None), app=None), None),
         ("slow", found(SILENT), BUSY),
+        ("running", found(SILENT), MOVING),
+        ("running", found(rollouts=rollouts_at((0, 3000), (1, 2900), (2, 2800))), MOVING),
+        ("running", found(SILENT, app=UNKNOWN_APP), MOVING),
+        ("stuck", found(SILENT), replace(MOVING, blocker=BLOCKER, failed_at=BLOCKER.at)),
+        ("stuck", found(SILENT), replace(QUIET, alive_at=NOW - 601)),
         ("slow", found(LONG_USUAL), QUIET),
         ("slow", found(rollouts=rollouts_at((0, 3000), (1, 2900), (2, 2800))), BUSY),
         ("running", found(rollouts=rollouts_at((0, 700), (1, 650), (2, 590))), BUSY),
@@ -308,7 +325,7 @@ WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
     ],
 )
 def test_the_first_rule_that_holds_gives_the_word(
-    word: str, case: tool.Found, logs: tool.LogJudgement | None
+    word: str, case: tool.Found, logs: tool.Diagnosis | None
 ) -> None:
     fresh = case
     if case.run is RUN and case.rollouts:  # signs of life, though no step
@@ -317,14 +334,17 @@ def test_the_first_rule_that_holds_gives_the_word(
     assert verdict.word == word
 
 
-def words_of(case: tool.Found, logs: tool.LogJudgement | None = None) -> str:
+def words_of(case: tool.Found, logs: tool.Diagnosis | None = None) -> str:
     return tool.verdict_text(case, tool.judge(case, NOW, logs))
 
 
 @pytest.mark.parametrize(
     ("case", "text"),
     [
-        (found(SILENT), "step 12/50, generate_rollouts for 22m (usually 3m 50s); the app is live"),
+        (
+            found(SILENT),
+            f"{SILENT_SINCE}; the app is live, and this rests on silence alone",
+        ),
         (found(WITHOUT_APP, app=None), "no app yet, 6m after it was created"),
         (found(replace(AT_12, last_sign=None)), "step 12/50, phase unknown; no sign of life known"),
         (
@@ -352,6 +372,66 @@ def test_the_verdict_is_worded(case: tool.Found, text: str) -> None:
     assert words_of(case) == text
 
 
+def test_a_silent_record_beside_a_log_that_moves_is_told_as_such() -> None:
+    assert words_of(found(SILENT), MOVING) == (
+        f"{SILENT_SINCE}; the record is silent for 22m, the log is not"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (COUNT, "Rollout generation 401/512, 1.1/s, about 1m 41s left"),
+        (replace_count(per_second=0.05, left_seconds=2220), "20s each, about 37m 0s left"),
+        (replace_count(per_second=None, left_seconds=None), "Rollout generation 401/512"),
+    ],
+)
+def test_how_far_the_phase_is_is_worded(count: tool.Progress, text: str) -> None:
+    judged = tool.judge(found(SILENT), NOW, replace(MOVING, progress=count))
+    assert (tool.counter_text(judged) or "").endswith(text)
+
+
+def test_how_long_a_counter_takes_is_not_told_once_it_stands() -> None:
+    stands = replace(QUIET, alive_at=NOW - 900, progress=COUNT)
+    assert tool.counter_text(tool.judge(found(SILENT), NOW, stands)) == "Rollout generation 401/512"
+    assert tool.counter_text(tool.judge(found(app=OVER), NOW, stands)) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "restart", "word"),
+    [
+        ("killed", "helps", "starting again helps"),
+        ("cuda_oom", "only after a change", "start it again only with"),
+        ("nccl_timeout", None, "find the first that fails"),
+    ],
+)
+def test_whether_starting_again_helps_is_told(kind: str, restart: str | None, word: str) -> None:
+    judged = tool.judge(found(SILENT), NOW, replace(BLOCKED, blocker=replace(BLOCKER, kind=kind)))
+    assert judged.restart == restart
+    assert word in (judged.next_step or "")
+
+
+def test_a_long_blocker_is_shortened_in_its_middle() -> None:
+    long = replace(BLOCKER, line=f"RuntimeError: {'x' * 500} said the server at /vol/a", count=1)
+    text = tool.blocker_text(long, NOW)
+    assert text.startswith("auth: RuntimeError: xxx")
+    assert text.endswith("xxx said the server at /vol/a (2m ago)")
+    assert len(text) < 330
+
+
+@pytest.mark.parametrize(
+    ("logs", "text"),
+    [
+        (tool.Diagnosis(whole=True), "the app has logged nothing yet"),
+        (replace(QUIET, whole=True), "last activity 15m ago: Timer actor_train start (this is "),
+        (replace(QUIET, activity="x" * 300), f"last activity 15m ago: {'x' * 200}"),
+        (replace(SHORT_TAIL, since=NOW - 30), "nothing but health checks since 14:12"),
+    ],
+)
+def test_the_last_line_that_means_something_is_worded(logs: tool.Diagnosis, text: str) -> None:
+    assert (tool.activity_text(logs, NOW) or "").startswith(text)
+
+
 def test_a_blocker_that_the_run_has_got_over_by_its_record_is_none() -> None:
     fresh = tool.Rollout(11, created_at=NOW - 60)
     assert tool.judge(found(rollouts=(fresh,)), NOW, LONG_BLOCKED).blocker is None
@@ -370,7 +450,7 @@ def test_a_blocker_is_named_though_the_run_goes_on_and_comes_with_a_next_step() 
     assert verdict.next_step is not None
     assert "Modal-Key and Modal-Secret (see SKILL.md)" in verdict.next_step
     assert tool.blocker_text(BLOCKER, NOW) == (
-        "auth: 401 Unauthorized for url https://x--y.modal.run/z (25 times, last 2m ago)"
+        f"auth: {REFUSED} (25 times since 13:58:20, last 2m ago)"
     )
 
 

@@ -1,7 +1,6 @@
 """Judging the log tail: the blocker, the last activity, and what is neither."""
 
 import json
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ NOW = 1_790_000_000.0
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_log_tail_is_judged_as_its_case_says(name: str) -> None:
     expected = EXPECTED[name]
-    judged = tool.judge_logs((CASES / f"{name}.txt").read_text())
+    judged = tool.diagnose((CASES / f"{name}.txt").read_text())
     if expected["kind"] is None:
         assert judged.blocker is None
     else:
@@ -61,14 +60,14 @@ def tail(*lines: str) -> str:
         ("Runner interrupted due to worker preemption. Your Function will restart", "preempted"),
         ("ray.exceptions.ActorDiedError: The actor died unexpectedly", "actor_died"),
         ("ValueError: bad input", "traceback"),
-        ("httpx.ReadTimeout: timed out", "traceback"),
+        ("httpx.ReadTimeout: timed out", "network"),
         ("KeyboardInterrupt", "traceback"),
-        ("[rank3]: ValueError: loss is nan", "traceback"),
+        ("[rank3]: ValueError: loss is nan", "nan"),
         ("ERROR 09-01 12:00:00 [core.py:708] ValueError: No available memory", "traceback"),
         ("2026-09-01 12:00:00,111 ERROR train.py:12 -- RuntimeError: boom", "traceback"),
         ("ERROR:root:RuntimeError: boom", "traceback"),
         ("    | ValueError: inner", "traceback"),
-        ("Fatal Python error: Segmentation fault", "traceback"),
+        ("Fatal Python error: Segmentation fault", "killed"),
         ("torch.OutOfMemoryError: Allocation on device 0", "cuda_oom"),
         ("RuntimeError: Not enough memory. Please try to increase --mem-fraction", "cuda_oom"),
         ("4 Workers (tasks / actors) killed due to memory pressure (OOM)", "host_oom"),
@@ -92,7 +91,7 @@ def tail(*lines: str) -> str:
         ("invalid token id 151645 skipped", None),
         ("Loading weights: 401/512", None),
         ("[rollout 11] reward request failed: 401 Unauthorized for url https://x", "auth"),
-        ("step 12: RuntimeError: loss is NaN", "traceback"),
+        ("step 12: RuntimeError: loss is NaN", "nan"),
         ("rollout 4: {'rollout/error': '401 Unauthorized'}", None),
         ("sample 31: reward request failed: 401 Unauthorized for url https://x", "auth"),
         ("sample 31: ['401 Unauthorized']", None),
@@ -115,7 +114,7 @@ def tail(*lines: str) -> str:
 )
 def test_a_line_is_a_failure_of_its_kind_or_none(line: str, kind: str | None) -> None:
     for prefix in ("", "(RolloutManager pid=1188, ip=10.0.0.4) ", "\x1b[36m(Actor pid=1)\x1b[0m "):
-        blocker = tool.judge_logs(tail("starting", prefix + line)).blocker
+        blocker = tool.diagnose(tail("starting", prefix + line)).blocker
         assert (blocker.kind if blocker else None) == kind
 
 
@@ -143,7 +142,7 @@ def test_a_line_is_a_failure_of_its_kind_or_none(line: str, kind: str | None) ->
     ],
 )
 def test_progress_after_a_failure_means_that_it_blocks_nothing(line: str) -> None:
-    assert tool.judge_logs(tail("ValueError: bad", f"(Actor pid=1) {line}")).blocker is None
+    assert tool.diagnose(tail("ValueError: bad", f"(Actor pid=1) {line}")).blocker is None
 
 
 @pytest.mark.parametrize(
@@ -151,24 +150,24 @@ def test_progress_after_a_failure_means_that_it_blocks_nothing(line: str) -> Non
     ["step 12: training failed, shutting down", "checkpoint: will be saved every 20 steps"],
 )
 def test_what_only_names_a_step_or_a_checkpoint_is_no_progress(line: str) -> None:
-    assert tool.judge_logs(tail("ValueError: bad", line)).blocker is not None
+    assert tool.diagnose(tail("ValueError: bad", line)).blocker is not None
 
 
 @pytest.mark.parametrize("between", ["10%|█ | 1/10", "", '"GET /health HTTP/1.1" 200', "working"])
 def test_noise_and_activity_do_not_clear_a_failure(between: str) -> None:
-    blocker = tool.judge_logs(tail("ValueError: bad", between)).blocker
+    blocker = tool.diagnose(tail("ValueError: bad", between)).blocker
     assert blocker is not None
 
 
 def test_a_progress_bar_on_the_same_line_does_not_hide_a_failure() -> None:
     raw = tail("10%|█ | 1/10\rtorch.OutOfMemoryError: CUDA out of memory.")
-    blocker = tool.judge_logs(raw).blocker
+    blocker = tool.diagnose(raw).blocker
     assert blocker is not None
     assert blocker.kind == "cuda_oom"
 
 
 def test_the_cause_is_told_and_not_the_last_link_of_its_chain() -> None:
-    judged = tool.judge_logs(
+    judged = tool.diagnose(
         tail(
             "(Actor pid=1) Traceback (most recent call last):",
             '(Actor pid=1)   File "a.py", line 1, in f',
@@ -186,7 +185,7 @@ def test_the_cause_is_told_and_not_the_last_link_of_its_chain() -> None:
 def test_a_failure_far_older_than_the_newest_is_not_its_cause() -> None:
     old = tail("WARNING torch.OutOfMemoryError: CUDA out of memory, smaller batch")
     lines = [old.replace("14:13:19", "14:00:00"), tail("requests.HTTPError: 401 Client Error")]
-    blocker = tool.judge_logs("".join(lines)).blocker
+    blocker = tool.diagnose("".join(lines)).blocker
     assert blocker is not None
     assert blocker.kind == "auth"
 
@@ -194,29 +193,29 @@ def test_a_failure_far_older_than_the_newest_is_not_its_cause() -> None:
 def test_a_refused_request_that_was_made_again_is_not_the_cause_of_what_comes_later() -> None:
     working = ["Downloaded part of the data"] * 30
     refused = "429 Client Error: Too Many Requests. Retrying in 10s"
-    later = tool.judge_logs(tail(refused, *working, "KeyError: 'question'")).blocker
+    later = tool.diagnose(tail(refused, *working, "KeyError: 'question'")).blocker
     assert later is not None
     assert later.line == "KeyError: 'question'"
     for before in ([refused], [refused, *working, refused, *working]):
-        gave_up = tool.judge_logs(tail(*before, "RuntimeError: gave up")).blocker
+        gave_up = tool.diagnose(tail(*before, "RuntimeError: gave up")).blocker
         assert gave_up is not None
         assert gave_up.kind == "rate_limited"
 
 
 def test_an_iteration_after_a_traceback_is_progress_though_it_is_set_in() -> None:
     iteration = " [2026-09-21 14:12:40] iteration       12/     100 | consumed samples: 512"
-    assert tool.judge_logs(tail("ValueError: bad", iteration)).blocker is None
+    assert tool.diagnose(tail("ValueError: bad", iteration)).blocker is None
 
 
 def test_repeats_that_ray_sums_up_or_that_differ_in_their_url_are_counted() -> None:
     lines = [f"reward: 401 Unauthorized for url https://x.y/{letter}" for letter in "abc"]
-    judged = tool.judge_logs(tail(*lines, f"{lines[0]} [repeated 24x across cluster]"))
+    judged = tool.diagnose(tail(*lines, f"{lines[0]} [repeated 24x across cluster]"))
     assert judged.blocker is not None
     assert judged.blocker.count == 28
 
 
 def test_what_passes_on_a_failure_is_not_its_cause() -> None:
-    judged = tool.judge_logs(
+    judged = tool.diagnose(
         tail(
             "ray.exceptions.RayTaskError(ValueError): ray::f() (pid=1)",
             '  File "a.py", line 1, in f',
@@ -235,37 +234,27 @@ def test_what_passes_on_a_failure_is_not_its_cause() -> None:
     ['"GET /v1/health HTTP/1.1" 200', '"GET /healthz HTTP/1.1" 200', "INFO: Health check passed"],
 )
 def test_health_checks_of_any_path_are_noise(line: str) -> None:
-    assert tool.judge_logs(tail(line)).noise == "health checks"
+    assert tool.diagnose(tail(line)).noise
 
 
-def test_a_tail_of_progress_bars_is_told_as_such() -> None:
-    judged = tool.judge_logs(tail("Rollout generation:  5%|█ | 5/256 [01:00, 1.0s/it]"))
-    assert judged.noise == "progress bars"
+def test_a_progress_bar_is_activity() -> None:
+    bar = "Rollout generation:  5%|█ | 5/256 [01:00, 1.0s/it]"
+    judged = tool.diagnose(tail(bar))
+    assert (judged.activity, judged.noise) == (bar, False)
 
 
 @pytest.mark.parametrize("offset", ["+00:00", "+02:00", "Z", "-0500"])
 def test_timestamps_of_any_offset_are_read(offset: str) -> None:
-    at = tool.judge_logs(f"2026-09-21 14:13:20{offset} working\n").activity_at
+    at = tool.diagnose(f"2026-09-21 14:13:20{offset} working\n").activity_at
     hours = {"+00:00": 0, "+02:00": 2, "Z": 0, "-0500": -5}[offset]
     assert at == NOW - 3600 * hours
 
 
 def test_where_there_is_nothing_but_noise_it_is_said_since_when() -> None:
-    judged = tool.judge_logs(tail(*['INFO: - "GET /health_generate HTTP/1.1" 200 OK'] * 30))
-    assert (judged.activity, judged.noise, judged.since) == (None, "health checks", NOW - 30)
+    judged = tool.diagnose(tail(*['INFO: - "GET /health_generate HTTP/1.1" 200 OK'] * 30))
+    assert (judged.activity, judged.noise, judged.since) == (None, True, NOW - 30)
     assert tool.activity_text(judged, NOW) == "nothing but health checks since 14:12"
 
 
 def test_an_empty_tail_tells_nothing() -> None:
-    assert tool.judge_logs("") == tool.LogJudgement(None, None, None, None, None)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["1" * 100_000, "a.b:1 " * 20_000, "[(" * 50_000, "a:1 " * 25_000, "checkpoint at " * 9_000],
-)
-def test_a_line_of_any_length_is_judged_in_no_time(line: str) -> None:
-    begun = time.perf_counter()
-    tool.judge_logs(tail(*[line] * 20))
-    # Generous: a pattern gone quadratic takes minutes.
-    assert time.perf_counter() - begun < 3
+    assert tool.diagnose("") == tool.Diagnosis()

@@ -54,9 +54,9 @@ def assert_fits(value: Any, shape: Any, path: str = "") -> None:
         if isinstance(value, str) and "time" in kinds:
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", value), path
     elif value is None:
-        assert path.rpartition(".")[2] in ("step", "timings", "logs", "last_activity", "blocker"), (
-            path
-        )
+        last = path.rpartition(".")[2]
+        nullable = ("step", "timings", "logs", "last_activity", "progress", "blocker")
+        assert last in nullable, path
     elif isinstance(shape, list):
         assert isinstance(value, list), path
         for item in value:
@@ -95,6 +95,18 @@ def test_the_object_says_what_the_blocks_say(shown: Shown) -> None:
     assert told["verdict"]["word"] == "stuck"
     assert told["verdict"]["blocker"]["kind"] == "auth"
     assert told["verdict"]["blocker"]["count"] > 20
+    assert told["verdict"]["blocker"]["first_at"] < told["verdict"]["blocker"]["at"]
+    assert told["verdict"]["restart"] == "only after a change"
+
+
+@shows("patient-tortoise", "--json", "--tail", "300")
+def test_the_object_says_how_far_the_phase_is(shown: Shown) -> None:
+    told = json.loads(shown.out)
+    progress = told["logs"]["progress"]
+    assert (progress["what"], progress["done"], progress["total"]) == ("Eval aime", 346, 480)
+    left = (progress["total"] - progress["done"]) / progress["per_second"]
+    assert progress["left_seconds"] == pytest.approx(left)
+    assert told["verdict"]["word"] == "running"
 
 
 @shows(FROG, "--json", "--no-logs")

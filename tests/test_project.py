@@ -71,6 +71,7 @@ SCREENS = dict(re.findall(r"```text\n\$ uv run python \S+ ([^\n]*)\n(.*?)```", R
 def masked(text: str) -> str:
     """The text without what depends on when it was made, and the room that took."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: UTC|\+00:00)", "MOMENT", text)
+    text = re.sub(r"since \d\d:\d\d:\d\d", "since CLOCK", text)
     text = re.sub(r"<?\b\d+[smhd]\b(?: \d+[smhd]\b)?", "SPAN", text)
     text = re.sub(r"about (?:\d{4}-\d\d-\d\d )?\d\d:\d\d UTC", "about MOMENT", text)
     return re.sub(r" +", " ", re.sub(r"attempt \d/", "attempt N/", text))

@@ -85,10 +85,11 @@ import tempfile
 import time
 import unicodedata
 import warnings
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, lru_cache
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -309,7 +310,7 @@ class Row:
 
 def clean(text: str) -> str:
     """Drop what could steer a screen: escapes, control, direction and unprintable characters."""
-    if text.isascii() and text.isprintable():  # as nearly all is
+    if text.isprintable():  # as nearly all is
         return text
     return "".join(
         character
@@ -1803,6 +1804,820 @@ async def _lifecycle_of(app_id: str) -> Any:
 
 
 # ======================================================================================
+# Signs: how log lines tell of failures, retries, progress and data, as tables and patterns.
+# Each is linear in time, whatever a line holds; what follows from them is for Diagnosis.
+# ======================================================================================
+
+# Characters of a log line that are judged: far above any message, far below a printed batch.
+LOG_LINE_LIMIT = 4_000
+Side: TypeAlias = Literal["rollout", "training", "both"]
+CHANGE = "only after a change"
+
+
+class Kind(NamedTuple):
+    """A kind of failure; `told` is how, in lower case: words, or words ~ regex.
+
+    A `fault` ends a process, a `request` is one of many. `restart` says whether that helps.
+    """
+
+    name: str
+    nature: Literal["fault", "request", "error"]
+    restart: str | None
+    next: str | None
+    told: str
+
+
+def _status(number: str) -> str:
+    """A status as a server, a client or an SDK tells it, not any number of that size."""
+    word = r'\b(?:status|code|error|http)(?:[ _]code)?"?[ :=/\']+(?:[\d.]+"? )?'
+    return rf'{word}{number}\b(?!\.\d)|" {number}\b|\b{number}, message='
+
+
+# The first that is told in a message is its kind; the last is any other.
+KINDS = (
+    Kind("preempted", "fault", "helps",
+        "Modal starts it again by itself, which helps: watch that it resumes from a checkpoint",
+        "interrupted due to worker preemption"),
+    Kind("timeout", "fault", None,
+        "raise the Modal function's timeout, then go on from the last checkpoint",
+        "hit its timeout of; functiontimeouterror"),
+    Kind("shm_full", "fault", None,
+        "give the container more shared memory, or use fewer data loader workers",
+        r"""insufficient shared memory; out of shared memory; unexpected bus error;
+        /shm ~ /shm.{0,100}(?:no space left|error)|(?:failed|error).{0,60}/shm"""),
+    Kind("host_oom", "fault", None, "ask for more memory, or hold less in it; then start it again",
+        r"""memory on the node ~ memory on the node .{0,200}exceed; node running low on memory;
+        due to memory pressure; runner ran out of memory; oom-kill; oomkilled; bad_alloc;
+        out of memory: killed; memoryerror ~ ^memoryerror\b; cannot allocate memory;
+        defaultcpuallocator; ray.exceptions.outofmemoryerror"""),
+    Kind("cuda_oom", "error", CHANGE,
+        "start it again only with fewer tokens a GPU, a smaller micro batch or more GPUs",
+        r"""cuda out of memory; hip out of memory; outofmemoryerror; cuda_error_out_of_memory;
+        out of memory ~ (?:error|failure|failed)\b.{0,40}out of memory; _status_alloc_failed;
+        failed to cuda calloc; increase --mem-fraction; memory for the cache blocks;
+        cudaerror error:; no cache blocks; stored in kv cache; kv cache memory;
+        less than desired gpu memory"""),
+    Kind("disk_full", "error", CHANGE,
+        "free or enlarge the disk for checkpoints and caches before you start it again",
+        """no space left on device; disk quota exceeded; outofdiskerror; disk is full; enospc;
+        pytorchstreamwriter failed"""),
+    Kind("gpu_fault", "fault", "helps",
+        "the GPU failed: starting again helps, since that takes another one",
+        r"""ecc error; xid ~ \bxid\b.{0,20}\d; fallen off the bus; illegal memory access;
+        an illegal instruction; misaligned address; unspecified launch failure; gpu is lost;
+        device lost; failed to launch on the gpu; _status_execution_failed; nvlink error"""),
+    Kind("nccl_timeout", "fault", None,
+        "one rank is lost or slow: find the first that fails, then start it again",
+        r"""watchdog caught collective operation timeout; seconds waiting for clients;
+        wait timeout after; heartbeat monitor timed out; watchdog got stuck; got completion;
+        vendor err; nccl ~ \bnccl\b.{0,80}\btimed out\b;
+        rendezvous ~ rendezvous\w{0,20}error|rendezvous.{0,60}timed out;
+        collective|barrier|tcpstore ~
+        (?:collective|barrier|tcpstore)\b.{0,80}\btime(?:d )?out\b"""),
+    Kind("actor_died", "fault", None, None,
+        r"""actordiederror; actorunavailableerror; workercrashederror; nodediederror; marked dead;
+        worker died or was; connect to gcs; gcs ~ \bgcs\b.{0,60}(?:not reach|fail|lost|dead|died);
+        is dead|died ~
+        (?:actor|node|raylet|scheduler|engine\w*|detokenizer)\b.{0,60}(?:dead|died)"""),
+    Kind("hang", "fault", None,
+        "what it waits for does not answer: look at the log of that engine or server",
+        r"""watchdog time; not up yet; still waiting; for recv operation; for send operation;
+        rpc call to ~ rpc call to \w{1,60} timed out; memory broadcast block;
+        couldn't get a response; out waiting ~ \btimed? ?out waiting (?:for|on)\b;
+        server|engine|worker ~
+        (?:server|engine|worker)s?\b.{0,60}(?:did not|didn't|failed to|never) (?:start|co|be)"""),
+    Kind("killed", "fault", "helps",
+        "starting again helps, but after signal 9 the host's memory is the usual reason: watch it",
+        r"""sigkill; sigsegv; sigbus; segmentation fault; bus error; terminated abruptly;
+        signal: killed; signal ~ \bsignal (?:9|11)\b; killed ~ ^killed\s*$|\d\s{1,9}killed\b;
+        exit|return ~
+        \b(?:exit|return)(?:ed)? ?(?:with )?(?:code|status)?[\s:=(]*(?:-(?:9|11|7)|13[579])\b"""),
+    Kind("nan", "error", None,
+        "look which figure went first in the steps before: a lower rate, or that batch left out",
+        r"""found inf; non-finite; loss scale already at minimum;
+        nan ~ (?:found|detected) nan\b|\bnan (?:or inf )?(?:found|detected|loss|in)\b|
+        (?:loss|grad|norm|logits?|rewards?) (?:is|are|was|became|contains?) nan"""),
+    Kind("resources", "error", None,
+        "ask for less, or for what a node has of GPUs, CPUs and memory",
+        r"""no available node types; cannot be scheduled; infeasible; insufficient resources;
+        less than total desired; create placement group;
+        placement group ~ group.{0,80}(?:timed out|timeout|not ready)"""),
+    Kind("quota", "request", CHANGE,
+        "neither waiting nor starting again helps: raise the account's limit, or take another",
+        """insufficient_quota; exceeded your current quota; spend limit; spending limit;
+        billing hard limit; credit balance; payment required; insufficient credit"""),
+    Kind("rate_limited", "request", None, "wait, or use a token or a mirror with a higher limit",
+        rf"""too many requests; toomanyrequests; ratelimiterror; rate limit reached;
+        rate limit exceeded; 429 ~ \b429 client error|{_status("429")}"""),
+    Kind("auth", "request", CHANGE,
+        "start it again once the container has a valid token that may read what is asked for",
+        rf"""401|403 ~ \b40[13] (?:client error|unauthorized|forbidden)|{_status("40[13]")};
+        unauthorized ~ \bunauthorized\b(?! [\w ]{{1,60}}[:=] ?\d); access gated repo;
+        gatedrepoerror; gated repo for;
+        invalid ~ invalid (?!eos|bos|pad|unk|stop)(?:\w+ )?token\b(?! id| type); invalid api key;
+        incorrect api key; api key must; proxy authorization; authenticationerror; accessdenied;
+        access denied; permission_denied; permissiondenied; no auth credentials; forbidden;
+        unable to locate credentials; permission ~ permission\b.{{0,60}}denied;
+        does not have ~ does not have \S{{1,60}} access; expiredtoken; invalidclienttoken;
+        invalid_api_key"""),
+    Kind("server_error", "request", None,
+        "the server that it asks fails or has no worker left: look at that one's log",
+        rf"""500|502|503|504 ~ \b50[0234] (?:server error|bad gateway)|{_status("50[0234]")};
+        internal server error; service unavailable; bad gateway; gateway timeout;
+        no available workers; no_available_workers; overloaded; http error"""),
+    Kind("network", "request", "helps",
+        "check that what it calls is up and can be reached; then starting again helps",
+        """connection refused; connection reset; connection aborted; connection attempts failed;
+        establish a new connection; failed to resolve; name resolution; name or service not known;
+        no route to host; network is unreachable; server disconnected; couldn't connect;
+        can't be reached; cannot connect to host; max retries exceeded; read timed out;
+        readtimeout; connecttimeout; connecterror; connectionerror; remoteprotocolerror;
+        incompleteread; heartbeat attempt failed; request error; request timed out; apitimeout;
+        connection broken; remote end closed; remotedisconnected"""),
+    Kind("missing", "error", CHANGE,
+        "name what there is, a path, repository, revision or package, before you start it again",
+        r"""filenotfounderror; no such file or directory; modulenotfounderror; notfounderror;
+        not a valid model identifier; no module named; 404 client error; does not exist;
+        not found ~ (?:file|path|revision|dataset|model|checkpoint)s?\b.{0,60} not found"""),
+    Kind("config", "error", CHANGE, "the settings do not fit: start it again only after a change",
+        """divisible; out of resource:; roles must alternate; jinja2.exceptions; chat template;
+        chat_template; backendcompilerfailed; error building extension; build stopped;
+        build failed; cuda_home; undefined symbol; size mismatch; unrecognized arguments;
+        validationerror"""),
+    Kind("traceback", "error", None, None,
+        "check failed:; assertion `; double free or; corrupted size; free():"),
+)  # fmt: skip
+OTHER = KINDS[-1]
+
+
+def _listed(words: str) -> tuple[str, ...]:
+    return tuple(" ".join(word.split()) for word in words.split(";"))
+
+
+# Numbers that tell of a failure, and words of what else fails.
+NUMBERS = ("401", "403", "404", "429", "500", "502", "503", "504")
+TRACES = _listed("""error; exception; interrupt; exit; retr; attempt; fail; fatal; kill; died;
+    timed out; timeout; connect; expired:; closed:; backing off; (try""")
+# What only passes on what another process or line tells, or how a process ends after it.
+ECHO = re.compile(
+    r"(?:[\w.]{0,200}\.)?(?:(?:actordied|actorunavailable|raytask|childfailed|calledprocess|eof"
+    r"|enginedead|workercrashed|cancelled|brokenpipe|gettimeout)error|checkpointexception"
+    r"|keyboardinterrupt|systemexit|nccl\w{0,20}error)\b"
+)
+ECHOES = _listed("""sigabrt; error: aborted; terminate called; sigterm; sigquit; root cause above;
+    (above); connection closed by; tcpstore server has shut; recvvalue failed; socket recv failed;
+    remote process exited; child failed; nccl error in; exited unexpectedly;
+    terminated unexpectedly; worker died or was; relevant logs; is dead because; closing signal;
+    core dumped""")
+RETRY = _listed("""retrying; will retry; not up yet; no available node types; attempt failed;
+    backing off; cannot be scheduled; still waiting; health check failed""")
+ATTEMPT = re.compile(
+    r"(?:\b(?:attempt|retry|try)[ :=#]+|\((?=\d{1,4}/\d{1,4}\)))"
+    r"(\d{1,9})(?: ?(?:/|of) ?(\d{1,9}))?"
+)
+# What says itself that it goes on without, and whose death is that of code that is tried out.
+HANDLED = _listed("""returning reward; returning zero; returning 0; returned to model; masked;
+    skipping; skipped; ignoring; ignored; ignore import error; may not be an; non-critical;
+    harmless; fallback; fall back; falling back; continuing; not be exported; returning error;
+    returning an error; restarting; using default; trying to resume; killing actor""")
+TRIED_OUT = _listed("sandbox; agent; time limit; test case; testcase; submission; repro.py")
+SUCCESS = _listed("""successfully restarted; fired up and ready; startup complete; reconnected;
+    back online; server is ready; engine is ready; is healthy; resolved after; recovered;
+    succeeded after; succeeded on; resuming from; resumed from; " 20; added worker""")
+SIDES: dict[Side, tuple[str, ...]] = {
+    "rollout": _listed("""rollout; sglang; llm; engine; agent; reward; rm_fn; judge; sandbox;
+        router; generat; eval; sampl; prompt; perf; decode"""),
+    "training": _listed("""megatron; fsdp; train; actormodel; critic; policy; learner; optimizer;
+        iteration; checkpoint; timer"""),
+}
+STAMP = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) ?")
+# Ray's prefixes and torchrun's, which tell the process.
+WRITER = re.compile(r"(?:\([A-Za-z_][^()\s]*(?: [^()]*)?\) ?|\[[Rr]ank ?\d+\]: ?)+")
+# What loggers write before a message: times, levels, files, ranks, NCCL's node:pid:tid.
+HEAD = re.compile(
+    r"(?:\[(?!(?i:prompt|response|score|ground_truth|rollout|step)\b)[^\]]*\]:?\s*(?:\(\w+\) )?"
+    r"|(?:\d{4}-\d\d-\d\d[ T]|\d{8}-|\d\d-\d\d (?=\d\d:))?\d\d:\d\d:\d\d[\d,.:]*\s*[|-]*\s*"
+    r"|[EWIF]\d{4} [\d:.]+ +\d+ [^\s\]]+\]\s*|[\w.-]+:\d+:\d+ \[\d+\] (?:\S+:\d+ )?(?=NCCL)"
+    r"|[\w/-]*\.[\w./-]+(?::[\w<>]+)?:\d+\]?\s*[-:]*\s+|[A-Za-z_]\w*(?:\.\w+)+ - |(?:-+|>>) "
+    r"|(?:INFO|DEBUG|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL|SUCCESS)\b[\s:|-]*(?:\w+:(?=\S))?)*"
+)
+MILD = re.compile(r"\b(?:INFO|DEBUG|WARN|WARNING)\b|(?:^|\[|\d )[IW]\d* \d")
+SEVERE = re.compile(r"\b(?:ERROR|ERR|CRITICAL|FATAL)\b|(?:^|\[|\d )[EF]\d* \d")
+REPEATED = re.compile(r" *\[repeated (\d{1,9})x across cluster\].*")
+NOISE = re.compile(
+    r"(?i:.{0,80}\bhealth.?check\b.{0,80}\b(?:ok|passed)\b)"
+    r'|[^"]*"(?:GET|HEAD) /(?:v\d/)?(?:health|ping|livez|ready|metrics|get_(?:server|model)_info)'
+)
+STEP = re.compile(
+    r"(?i:\W{0,40}(?:(?:global |train )?step|(?:training )?(?:rollout|step)|perf|eval|iteration)"
+    r"[ :=]+\d+(?:/ *\d+)? *(?:[:|,=\]]|- ))|Timer (?!\S*wait\b)\S+ (?:start|end)\b"
+    r"|\{'[\w/]*(?:loss|reward|grad_norm)[\w/]*': "
+)
+TOKENS = re.compile(r"Decode batch|.{0,80}(?:Avg|gen) .{0,20}throughput.{0,12}: [1-9]")
+UNSAVED = _listed("not; n't; will; fail; error")
+# What says of the step that it names that it failed; figures are none, whatever their names.
+BROKEN = re.compile(
+    r"\s*(?:[A-Za-z]+ )?(?i:failed|aborted|crashed)(?:[,.;!]|\s*$| (?:after|due|on|with)\b)"
+)
+FIGURES = re.compile(
+    r"(?<!attempt )(?<!try )\b\d+ (?:of|in) \d|\s\|\s|, \w+ \d+\s*$"
+    r"|[:=] ?-?\d+(?:\.\d+)?(?:[,;|]|\s*$)"
+)
+# Where a line quotes data, such as a sample printed on one line: what follows is no failure.
+QUOTE = re.compile(r"[\[{(](?<!Error.)(?<!Exception.)\s*[\"']|\\n")
+SAMPLE = re.compile(
+    r"\w+Warning\b|(?i:finish rollout|(?:(?:first )?(?:rollout )?sample|prompt|response|completion"
+    r"|answer))(?:\s*[:=]|\s*\d*\s*[:=]?\s*[\"'<\[{(])"
+)
+# Lines of tables and of test runs; blocks of data, from a mark to the mark of their end.
+TABLE = re.compile(r"[\u2500-\u259f]|\|.*\|$|E   |(?:FAILED|ERROR) \S+\.py\b|[=_]{5,} ")
+PYTEST = re.compile(r"\.py:\d+: [A-Z]\w{0,60}$")
+OPENS = re.compile(
+    r"(?i:\[(?:prompt|response)\]|(?:first )?(?:rollout )?sample\b.{0,20}:$"
+    r"|[-=*#<\[ ]*(?:captured )?std(?:out|err)\b.{0,40}$|(?!.{0,80}\bend of).{0,80}"
+    r"\b(?:tool|sandbox|test|program|code)\b.{0,60}\boutput(?: follows|:)?$)"
+    r"|=+ (?:FAILURES|ERRORS) =+"
+)
+MARKS = _listed("output; stdout; stderr; sample; [prompt]; [response]; = failures; = errors")
+CLOSES = re.compile(r"(?i:\[score\]|[-=*#]{3,}|</?std|.{0,80}\bend of )|=+ .{0,80} in [\d.]+s")
+# A file of code that is tried out; what comes before a traceback that ended nothing.
+TEMPORARY = re.compile(r'File "(?:/tmp/(?!ray/)|/var/folders/|<(?!frozen))')
+UNHEEDED = ("Exception ignored in", "Task exception was never", "Future exception was never")
+BETWEEN = ("During handling of", "The above exception", "ray::")
+# A line that ends a traceback, and one that tells of an exception by its name alone.
+NAMED = re.compile(r"(?:\w+\.)*\w+(?:\([\w.]+\))?(?::|\s*$)")
+EXCEPTION = re.compile(
+    r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)"
+    r"|Exception(?::|$)|(?:[a-z_]\w*\.)+[A-Z]\w*(?:Timeout|Expired|Closed|Disconnected|Exceeded):"
+    r"|(?:StopIteration|Fatal Python error)\b"
+)
+ANSWERED = re.compile(r'"(?:POST|PUT|GET) (/\S*) HTTP/[\d.]+" 20\d')
+URL = re.compile(r"https?://[^/\s]+(/[^\s,')?]*)?")
+ENDED = re.compile(
+    r"(?:job '?[\w-]+'? succeeded|(?:after )?training (?:is |was |has )?(?:done|complete|finish)"
+    r"|run (?:has )?(?:completed|finished)\b|finished training)"
+)
+BAR = re.compile(r"[^|]{0,200}\| *([\d.]+)[kMG]?/([\d.]+)[kMG]? \[")
+COUNTED = re.compile(r"\b(\d[\d,]*)(?: of | ?/ ?| out of )(\d[\d,]*)\b(?!/|%)")
+STATED = re.compile(
+    r"(?:ran for|waiting|after|within|timeout(?:\(ms\))?=) ?(\d{1,9})(?:\.\d+)? ?"
+    r"(?:ms|milli|s\b|sec|min)?"
+)
+BOILERPLATE = re.compile(
+    r"\W*$|For more information|Traceback \(|File \"|raise \w|During handling|The above exception"
+    r"|.{0,80}(?:HYDRA_FULL_ERROR|To enable trace)|Compile with `|For debugging|CUDA kernel errors"
+)
+
+
+Hint: TypeAlias = tuple[int, str]  # a kind's place, and the regex that has to be found as well
+NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+@cache  # since most runs of the tool need none of them
+def _told(*, numbered: bool) -> dict[str, list[Hint]]:
+    """Of each word, with digits or without, what it hints at: no kind beyond the last place."""
+    told: dict[str, list[Hint]] = {trace: [(len(KINDS), "")] for trace in TRACES}
+    for place, kind in enumerate(KINDS):
+        for words, _, regex in (part.partition(" ~ ") for part in _listed(kind.told)):
+            for word in words.split("|"):
+                told.setdefault(word, []).append((place, regex))
+    return {word: told[word] for word in told if (word.translate(NO_DIGITS) != word) == numbered}
+
+
+@lru_cache(maxsize=2_000)  # but for their digits, most lines of a log are like others of it
+def _hints_in(text: str) -> tuple[Hint, ...]:
+    told = _told(numbered=False)
+    return tuple(hint for word in filter(text.__contains__, told) for hint in told[word])
+
+
+def _hints(text: str) -> tuple[Hint, ...]:
+    """What a text in lower case hints at; nothing, where it tells of no failure for sure."""
+    hints = _hints_in(text.translate(NO_DIGITS))
+    if not any(map(text.__contains__, NUMBERS)):
+        return hints
+    told = _told(numbered=True)
+    return hints + tuple(hint for word in filter(text.__contains__, told) for hint in told[word])
+
+
+def kind_of(message: str) -> Kind | None:
+    """The kind of failure that a message tells of, if it does."""
+    text = message.lower().partition("potential root causes")[0].partition("common causes")[0]
+    found = (place for place, regex in sorted(_hints(text)) if re.search(regex, text))
+    return next((KINDS[place] for place in found if place < len(KINDS)), None)
+
+
+@cache
+def _side(text: str) -> Side:
+    lowered = text.lower()
+    sides = (side for side, words in SIDES.items() if any(map(lowered.__contains__, words)))
+    return next(sides, "both")
+
+
+def _echoes(said: str) -> bool:
+    lowered = said.lower()
+    return bool(ECHO.match(lowered)) or any(map(lowered.__contains__, ECHOES))
+
+
+def _unquoted(said: str) -> str:
+    return "" if SAMPLE.match(said) else QUOTE.split(said, maxsplit=1)[0]
+
+
+def _is_noise(message: str) -> bool:
+    suspect = "GET /" in message or "HEAD /" in message or "ealth" in message
+    return suspect and bool(NOISE.match(message))
+
+
+def _is_handled(message: str) -> bool:
+    return any(map(message.lower().__contains__, HANDLED))
+
+
+# ======================================================================================
+# Diagnosis: a log tail -> events -> what still stands of them -> the cause, and how far the
+# work has come. Pure: it knows of no run and of no clock.
+# ======================================================================================
+
+# Seconds within which one failure may have led to the next, where no timeout says more; within
+# which a line that only mentions one explains another; that Modal gives a preempted container.
+CHAIN, CLOSE, GRACE = 60.0, 20.0, 30.0
+# Retries of one thing that are a blocker: so many, for so long or of that share of the attempts.
+RETRIES, RETRIED_FOR, ATTEMPTS_USED = 3, 60.0, 0.75
+# Characters of the longest line that opens a block of data.
+OPENING = 120
+# Seconds between two states of a counter from which its speed is told.
+MEASURED = 10.0
+
+
+class Line(NamedTuple):
+    """A line without its prefixes: the process's are its writer, a logger's its head."""
+
+    number: int
+    stamp: str
+    writer: str
+    head: str
+    message: str  # with its indentation
+
+    @property
+    def at(self) -> EpochSeconds:
+        """When it was written; 0 where nothing tells."""
+        return _time(self.stamp) or 0.0
+
+
+class Progress(NamedTuple):
+    """How far the work of a phase is, by a counter."""
+
+    what: str
+    done: int
+    total: int
+    per_second: float | None = None
+    left_seconds: Seconds | None = None
+
+
+class Event(NamedTuple):
+    """What some lines of one writer tell: `numbers` are theirs, `line` is the one to show."""
+
+    what: Literal["failure", "retry", "progress", "counter", "success", "end", "data"]
+    line: Line
+    numbers: tuple[int, ...] = ()
+    kind: Kind = OTHER
+    side: Side = "both"
+    echo: bool = False
+    mention: bool = False
+    attempt: int = 1
+    attempts: int = 0
+    counter: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """What the run fails on: how often that came, first and last, and what it led to."""
+
+    kind: str
+    line: str
+    count: int
+    at: EpochSeconds | None
+    first_at: EpochSeconds | None = None
+    led_to: str | None = None
+    above: bool = False  # the lines that are shown
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the log tail tells.
+
+    `alive_at` is its newest sign of life, `failed_at` its last failure's time, `since` its first
+    line's. `noise` says that it holds nothing but health checks, `whole` that it is the whole
+    log, `begins_above` that the chain of its failures may begin before it.
+    """
+
+    blocker: Blocker | None = None
+    activity: str | None = None
+    activity_at: EpochSeconds | None = None
+    since: EpochSeconds | None = None
+    noise: bool = False
+    failed_at: EpochSeconds | None = None
+    alive_at: EpochSeconds | None = None
+    progress: Progress | None = None
+    begins_above: bool = False
+    whole: bool = False
+
+
+def diagnose(tail: str, asked: int = 0) -> Diagnosis:
+    """Judge the output of `modal app logs --timestamps`, of which so many entries were asked."""
+    lines = list(_lines(tail))
+    whole = tail.count("\n") < asked
+    if not lines:
+        return Diagnosis(whole=whole)
+    written: dict[str, list[Line]] = {}
+    for line in lines:
+        written.setdefault(line.writer, []).append(line)
+    told = (event for said in written.values() for event in _events(said))
+    events = sorted(told, key=lambda event: event.line.number)
+    chain = _chain(_standing(events, lines[-1].at))
+    cause = _cause_of(chain)
+    failing = {number for event in events for number in event.numbers}
+    quiet = [_is_noise(line.message) for line in lines]
+    meaning = (
+        line
+        for line, noise in zip(reversed(lines), reversed(quiet), strict=True)
+        if not (noise or line.number in failing or BOILERPLATE.match(line.message.strip()))
+    )
+    active = next(meaning, None)
+    signs = [event.line for event in events if event.what == "progress"]
+    failed = [event.line.at for event in events if event.what == "failure"]
+    return Diagnosis(
+        blocker=_blocker(cause, chain) if cause else None,
+        activity=active.message.strip() if active else None,
+        activity_at=active.at or None if active else None,
+        since=lines[0].at or None,
+        noise=all(quiet),
+        failed_at=_newest(failed),
+        alive_at=signs[-1].at if signs else None,
+        progress=_progress(events),
+        begins_above=cause is not None
+        and not whole
+        and not (signs and signs[0].number < cause.first.line.number),
+        whole=whole,
+    )
+
+
+def with_earlier(told: Diagnosis, earlier: Diagnosis) -> Diagnosis:
+    """What a tail tells, with the blocker that a longer one with the same end does."""
+    blocker, since = earlier.blocker, told.since
+    if blocker is None or blocker.at is None or since is None:
+        return told
+    return replace(told, blocker=replace(blocker, above=blocker.at < since))
+
+
+def _lines(tail: str) -> Iterator[Line]:
+    stamp = ""
+    for number, entry in enumerate(tail.split("\n")):
+        stamped = STAMP.match(entry)
+        start = stamped.end() if stamped else 0
+        stamp = stamped[1] if stamped else stamp
+        # Of a bar that is drawn over and over the last state counts.
+        drawn = entry.rfind("\r", start, len(entry.rstrip("\r"))) + 1
+        text = entry[max(start, drawn) :][:LOG_LINE_LIMIT]
+        text = clean(text.replace("\t", "    ")).rstrip()
+        written = WRITER.match(text)
+        writer = written[0] if written else ""
+        text = text[len(writer) :]
+        if text[:1] == " " and text.lstrip()[:2] in ("| ", "+ ", "+-"):  # an exception group's
+            text = re.sub(r"^ +[|+][-+ \d]{0,200}", "", text)
+        lead = len(text) - len(text.lstrip())
+        end = cast("re.Match[str]", HEAD.match(text, lead)).end()
+        if end > lead:  # loggers set messages in, too: a traceback's lines by more than a space
+            lead += max(0, end - len(text[:end].rstrip()) - 1)
+        if text[end:]:
+            yield Line(number, stamp, writer, text[:end].strip(), " " * lead + text[end:])
+
+
+def _events(said: Sequence[Line]) -> Iterator[Event]:
+    """What the lines of one writer tell, each failure with what the next line says of it."""
+    counted: dict[str, float] = {}
+    last: Event | None = None
+    ending = False  # what comes after that signal is how it ends
+    at = ended = 0
+    while at < len(said):
+        start, line = at, said[at]
+        ending |= "SIGTERM received" in line.message
+        at, event = _next_event(said, start)
+        if event and event.counter:
+            what, done, total, *_ = event.counter
+            rises = done > counted.get(what, done) or (what not in counted and done == total)
+            counted[what] = done
+            event = event._replace(what="progress") if rises else event
+        if event and event.what == "failure" and event.line is not line:
+            retried = last is not None and start == ended and last.attempt < last.attempts
+            handled = retried or (start > 0 and _is_handled(said[start - 1].message))
+            event = event._replace(what="retry") if handled else event
+        if last and event and event.what == "retry" and _goes_with(event, last):
+            last = last._replace(what="retry", attempt=event.attempt, attempts=event.attempts)
+        elif last and last.what == "failure" and start == ended and _is_handled(line.message):
+            last = last._replace(what="retry")
+        elif event and not (ending and event.what == "failure"):
+            if last:
+                yield last
+            last, ended = event, at
+    if last:
+        yield last
+
+
+def _goes_with(retry: Event, last: Event) -> bool:
+    """Whether the line of a retry belongs to what was told just before."""
+    same = last.what == "failure" and last.mention and retry.kind in (OTHER, last.kind)
+    return same and retry.line.at - last.line.at <= 1
+
+
+def _next_event(said: Sequence[Line], at: int) -> tuple[int, Event | None]:
+    """What the line there begins, and where the next begins."""
+    line = said[at]
+    if line.message.startswith(UNHEEDED):
+        opens = (n for n in range(at + 1, min(at + 3, len(said))) if _opens_traceback(said[n]))
+        return next((_traceback(said, n)[0] for n in opens), at + 1), None
+    if _opens_traceback(line):
+        return _traceback(said, at)
+    chat = "<|" in line.message
+    short = len(line.message) <= OPENING and any(map(line.message.lower().__contains__, MARKS))
+    if not chat and not (short and OPENS.match(line.message)):
+        return at + 1, _event(line)
+    for end in range(at + 1, len(said)):
+        message = said[end].message
+        logged = said[end].head and (line.head or chat)
+        if (logged and not CLOSES.match(message)) or STEP.match(message):
+            return end, None
+        if CLOSES.match(message) and not OPENS.match(message):
+            return end + 1, None
+    return len(said), None
+
+
+def _opens_traceback(line: Line) -> bool:
+    message = line.message
+    begins = message.startswith(("ray::", "Unhandled error (sup"))
+    return begins or "Traceback (most" in message or message.lstrip(" >").startswith('File "')
+
+
+def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
+    """The traceback, or the chain of them, that begins there, and where it ends."""
+    told: list[Line] = []
+    temporary: list[bool] = []
+    opens = said[start].message
+    base = len(opens) - len(opens.lstrip()) if opens.lstrip().startswith("Traceb") else 0
+    in_frames, at = True, start
+    while at < len(said):
+        line = said[at]
+        message = line.message[base:] if line.message[:base].isspace() else line.message
+        set_in = message.startswith((" ", "> File", "^"))
+        if 'File "' in message:
+            temporary.append(bool(TEMPORARY.search(message)))
+        if message.startswith(BETWEEN) or (_opens_traceback(line) and (in_frames or set_in)):
+            in_frames = True
+        elif not in_frames or STEP.match(message.strip()) or not (set_in or NAMED.match(message)):
+            break
+        elif not set_in:
+            told.append(line)
+            in_frames = False
+        at += 1
+    at = max(at, start + 1)
+    numbers = tuple(line.number for line in said[start:at])
+    if not told or (temporary and all(temporary)):
+        return at, Event("data", said[start], numbers)
+    # The first is the cause, unless it only points elsewhere, or another library's is named alike.
+    names = [line.message.partition(":")[0].rpartition(".") for line in told]
+    own = (n for n, line in enumerate(told) if not _echoes(line.message))
+    first = next(own, len(told) - 1)
+    while names[first + 1 :] and names[first][2] == names[first + 1][2] and names[first][0]:
+        first += 1
+    return at, _failure(told[first], told[first].message, numbers)
+
+
+def _failure(line: Line, said: str, numbers: tuple[int, ...], kind: Kind | None = None) -> Event:
+    kind = kind or kind_of(said) or OTHER
+    own = kind.nature != "request" and kind.name not in ("actor_died", "traceback")
+    return Event("failure", line, numbers, kind, _side(line.writer), echo=not own and _echoes(said))
+
+
+def _event(line: Line) -> Event | None:
+    """What a line tells that is part of no traceback and of no block of data."""
+    message = line.message.strip()
+    lowered = message.lower()
+    begun = STEP.match(message)
+    whole = f"{line.head} {message}".lstrip()
+    if not begun and (TABLE.match(whole) or PYTEST.search(whole) or _is_noise(message)):
+        return None
+    if "%|" in message:
+        return _counter(line, message)
+    said = message[begun.end() :].lstrip() if begun else message
+    before, word, _ = lowered.partition("saved")
+    saved = word and "checkpoint" in lowered and not any(map(before.__contains__, UNSAVED))
+    done = (begun or saved) and not BROKEN.match(said)
+    figures = done and FIGURES.search(_unquoted(said))
+    suspect = not figures and bool(_hints(lowered))
+    failing = _failing(line, message, said) if suspect and "succe" not in lowered else None
+    if (done and not failing) or ("hroughput" in message and TOKENS.match(message)):
+        side = _side(message[:40])
+        return Event("progress", line, side=side if side != "both" else _side(line.writer))
+    if failing or any(map(lowered.__contains__, SUCCESS)):
+        return failing or Event("success", line)
+    if ENDED.match(lowered):
+        return Event("end", line)
+    return _counter(line, message) if " of " in message or "/" in message else None
+
+
+def _failing(line: Line, message: str, said: str) -> Event | None:
+    """A failure or a retry that one line tells."""
+    lowered = message.lower()
+    if _is_handled(message):
+        return None
+    if message.startswith("wandb: ") and "invalid" not in lowered and "api key" not in lowered:
+        return None  # it tries again by itself, for days
+    named = EXCEPTION.match(said)
+    told = message if named else _unquoted(said)
+    attempt = ATTEMPT.search(lowered)
+    retry = attempt or any(map(lowered.__contains__, RETRY))
+    kind = kind_of(told) or (kind_of(message) if retry else None)
+    if not (named or retry or kind) or (BOILERPLATE.match(message) and not retry):
+        return None
+    around = f"{line.writer} {line.head} {lowered}".lower()
+    died = not named and kind is not None and kind.name in ("killed", "host_oom", "hang")
+    if died and any(map(around.__contains__, TRIED_OUT)):
+        return None
+    event = _failure(line, told, (line.number,), kind)._replace(mention=not named)
+    if not retry and (named or not _is_minor(line, message, event.kind.name)):
+        return event
+    tried, tries = (int(attempt[1]), int(attempt[2] or 0)) if attempt else (1, 0)
+    return event._replace(what="retry", attempt=tried, attempts=tries)
+
+
+def _is_minor(line: Line, message: str, kind: str) -> bool:
+    """Whether a line that mentions a failure is none unless it comes again and again."""
+    if MILD.search(line.head) or message.startswith(("NCCL INFO", "Warning")):
+        return kind not in ("auth", "rate_limited", "quota", "preempted", "timeout")
+    if kind in ("network", "server_error"):
+        return True
+    minor = kind in ("missing", "config", "resources")
+    return minor and not SEVERE.search(line.head) and "rror" not in message[:40]
+
+
+def _counter(line: Line, message: str) -> Event | None:
+    """The state of a counter: a progress bar's, or `511 of 1319` in words."""
+    mark = message.rfind("%|")
+    counted = BAR.match(message, mark + 2) if mark >= 0 else COUNTED.search(message)
+    if counted is None:
+        return None
+    before, _, what = message[: mark if mark >= 0 else counted.start()].rpartition("]")
+    what = what.rstrip("0123456789 %:") or re.sub(r"[^A-Za-z ]+", "", before)
+    done, total = (int(counted[n].replace(",", "").partition(".")[0] or 0) for n in (1, 2))
+    if not 1 < total <= COUNT_LIMIT or done > total:
+        return None
+    side: Side = "rollout" if _side(what + line.writer) == "rollout" else "both"
+    return Event("counter", line, side=side, counter=Progress(what[-60:].strip(), done, total))
+
+
+def _standing(events: Sequence[Event], ended_at: EpochSeconds) -> list[Event]:
+    """The failures and retries that neither progress nor success nor the end undid."""
+    ends = [n for n, event in enumerate(events) if event.what == "end"]
+    if ends and not any(event.what == "progress" for event in events[ends[-1] :]):
+        return []
+    events = events[ends[-1] :] if ends else events
+    preempted = [event.line.at + GRACE for event in events if event.kind.name == "preempted"]
+    again_at = _newest(at for at in preempted if at < ended_at) or 0.0  # Modal started it again
+    moved: dict[str, EpochSeconds] = {}
+    answered: set[str] = set()
+    recovered = False
+    standing: list[Event] = []
+    for event in reversed(events):
+        line, side = event.line, event.side
+        if event.what == "progress":
+            for moving in ("rollout", "training", "both") if side == "both" else (side, "both"):
+                if moving not in moved:
+                    moved[moving] = line.at
+        elif event.what == "success":
+            path = ANSWERED.search(line.message)
+            answered |= {path[1]} if path else set()
+            recovered = recovered or path is None
+        elif event.what in ("failure", "retry") and line.at > again_at:
+            # A fault is undone by what came after all that was under way has ended.
+            slow = CHAIN if event.kind.nature == "fault" else -1
+            undone = side in moved and moved[side] - line.at > slow
+            undone |= recovered and event.kind.nature != "error" and side != "training"
+            if not undone and answered.isdisjoint(URL.findall(line.message)):
+                standing.append(event)
+    return standing[::-1]
+
+
+class Group(NamedTuple):
+    """The same failure, as often as it came; whether it is a blocker by itself."""
+
+    first: Event
+    last: Event
+    times: int
+    blocks: bool
+
+
+def _group(events: Sequence[Event]) -> Group:
+    first, last = events[0], events[-1]
+    repeats = (REPEATED.search(event.line.message) for event in events)
+    times = sum(1 + int(found[1]) if found else 1 for found in repeats)
+    lasts = last.line.at - first.line.at >= RETRIED_FOR
+    lasts |= last.attempt >= ATTEMPTS_USED * (last.attempts or math.inf)
+    often = max(times, last.attempt) >= RETRIES
+    return Group(first, last, times, last.what == "failure" or (often and lasts))
+
+
+def _chain(standing: Sequence[Event]) -> list[Group]:
+    """The newest failure that blocks, and what may have led to it, the newest first."""
+    alike: dict[object, list[Event]] = {}
+    for event in standing:
+        url = URL.search(event.line.message) if event.what == "retry" else None
+        message = REPEATED.sub("", event.line.message)
+        shape = url[0] if url else re.sub(r"https?://\S+|0x[0-9a-f]+|\d+", "0", message)
+        alike.setdefault((event.kind.name, event.what, shape), []).append(event)
+    groups = sorted(map(_group, alike.values()), key=lambda group: group.last.line.number)
+    while groups and not groups[-1].blocks:
+        groups.pop()
+    chain: list[Group] = []
+    horizon = 0.0
+    echoes = True
+    for group in reversed(groups):
+        if group.last.line.at < horizon and not echoes:
+            break
+        echoes = echoes and group.first.echo  # which say that something was before
+        chain.append(group)
+        since = group.first.line.at - _stated(group.first) - CHAIN
+        horizon = min(horizon or since, since)
+    return chain
+
+
+def _stated(event: Event) -> Seconds:
+    """How long a timeout says that it waited, 0 where none does."""
+    stated = STATED.search(event.line.message.lower())
+    if stated is None or event.kind.name == "timeout":
+        return 0.0
+    milli = re.search(r"\(ms|ms$|milli", stated[0])
+    return int(stated[1]) * (0.001 if milli else 60 if stated[0].endswith("min") else 1)
+
+
+def _cause_of(chain: Sequence[Group]) -> Group | None:
+    """The earliest of a chain, but for echoes; what is only mentioned counts where it is close.
+
+    Retries give way to the exception of a request in which they end.
+    """
+    ranked: list[tuple[int, int, Group]] = []
+    follows: EpochSeconds | None = None
+    gave_up = False
+    for group in chain:
+        first = group.first
+        retried, request = first.what == "retry", first.kind.nature == "request"
+        close = follows is None or follows - group.last.line.at <= CLOSE
+        strong = group.blocks and (retried or not (first.mention and request))
+        told = strong or close or group.times > 1
+        weak = not told or (retried and (gave_up or first.kind is OTHER))
+        if group.blocks or (told and request and not first.echo):
+            ranked.append((2 if first.echo else int(weak), first.line.number, group))
+        if not first.echo:
+            follows = first.line.at
+            gave_up |= request and not (retried or first.mention)
+    return min(ranked, default=(0, 0, None))[2]
+
+
+def _blocker(cause: Group, chain: Sequence[Group]) -> Blocker:
+    first, last = cause.first.line, cause.last.line
+    later = (group.first for group in chain if group.last.line.number > first.number)
+    echo = next((event.line.message.strip() for event in later if event.echo), "")
+    named = EXCEPTION.match(echo)
+    name = named[0].strip(":").rpartition(".")[2] if named else " ".join(echo.split()[:6])
+    line = REPEATED.sub("", last.message).strip()
+    led_to = None if cause.first.echo else name or None
+    return Blocker(
+        cause.last.kind.name, line, cause.times, last.at or None, first.at or None, led_to
+    )
+
+
+def _progress(events: Sequence[Event]) -> Progress | None:
+    """Where the newest counter is, if what it counts is not over."""
+    oldest: dict[object, tuple[Line, Progress]] = {}
+    began = newest = None
+    for event in events:
+        line, count = event.line, event.counter
+        if count is None:
+            over = event.what == "progress" and STEP.match(line.message.strip())
+            newest = None if over and "Timer" not in line.message else newest
+            continue
+        key = (line.writer, count.what, count.total)
+        if oldest.setdefault(key, (line, count))[1].done > count.done:
+            oldest[key] = line, count
+        if "%|" in line.message or event.what == "progress":
+            began, newest = oldest[key], (line, count)
+    if began is None or newest is None or newest[1].done >= newest[1].total:
+        return None
+    last = newest[1]
+    spent, gained = newest[0].at - began[0].at, last.done - began[1].done
+    rate = gained / spent if spent >= MEASURED and gained else None
+    left = (last.total - last.done) / rate if rate else None
+    return Progress(last.what or "counter", last.done, last.total, rate, left)
+
+
+# ======================================================================================
 # Judging: what is true of the run. Pure: `now` is an argument, nothing here reads a clock.
 # ======================================================================================
 
@@ -1819,10 +2634,6 @@ SLOW_PACES, STUCK_PHASES = 3, 2
 RETRIED_WITHIN = 900
 # Seconds after which a run that still has no app was probably orphaned by what queued it.
 ORPHANED_AFTER = 5_400
-# Seconds within which failures belong to one chain, the first of them being the cause.
-CHAIN = 60.0
-# A request refused once explains only what fails right after it: it was made again.
-REACH = {"auth": 10.0, "rate_limited": 10.0}
 
 
 @dataclass(frozen=True)
@@ -1852,7 +2663,7 @@ class Judgement:
     """
 
     now: EpochSeconds
-    logs: LogJudgement | None
+    logs: Diagnosis | None
     updated_at: EpochSeconds | None
     idle: Seconds | None
     condition: Condition | None
@@ -1865,9 +2676,16 @@ class Judgement:
     word: str = "running"
     blocker: Blocker | None = None
     next_step: str | None = None
+    restart: str | None = None
+
+    @property
+    def log_is_alive(self) -> bool:
+        """Whether the log tells of progress in the last ten minutes."""
+        alive_at = self.logs.alive_at if self.logs else None
+        return alive_at is not None and self.now - alive_at <= STUCK_AFTER
 
 
-def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> Judgement:
+def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Judgement:
     """Judge a run from all that was read of it. A time in the future counts as now."""
     run = found.run
     recorded = [rollout.created_at for rollout in found.rollouts]
@@ -1896,18 +2714,19 @@ def judge(found: Found, now: EpochSeconds, logs: LogJudgement | None = None) -> 
     )
     word = _word(found, facts)
     blocker = logs.blocker if logs and word != "completed" else None  # once failed: no matter
-    return replace(facts, word=word, blocker=blocker, next_step=_next_step(blocker))
+    kind = next((kind for kind in KINDS if blocker and kind.name == blocker.kind), OTHER)
+    proxied = blocker and blocker.kind == "auth" and ".modal.run" in blocker.line
+    next_step = PROXY_AUTH if proxied else kind.next
+    return replace(facts, word=word, blocker=blocker, next_step=next_step, restart=kind.restart)
 
 
 def _cause(error: Sequence[str]) -> str | None:
     """The exception's own line of an error message, which advice may follow; else its last."""
-    told = [line for line in error if any(kind.pattern.search(line) for kind in FAILURES)]
+    told = [line for line in error if EXCEPTION.match(line) or kind_of(line)]
     return next(iter([*reversed(told), *reversed(error)]), None)
 
 
-def _without_past_blocker(
-    logs: LogJudgement | None, moved: EpochSeconds | None
-) -> LogJudgement | None:
+def _without_past_blocker(logs: Diagnosis | None, moved: EpochSeconds | None) -> Diagnosis | None:
     """The logs without a blocker that a live run, by its record, has got over since."""
     failed_at = logs.failed_at if logs else None
     if logs is None or failed_at is None or moved is None or failed_at + CLOCK_SLACK >= moved:
@@ -1915,9 +2734,7 @@ def _without_past_blocker(
     return replace(logs, blocker=None)
 
 
-def _without_settled_oom(
-    logs: LogJudgement | None, batch_size: BatchSize | None
-) -> LogJudgement | None:
+def _without_settled_oom(logs: Diagnosis | None, batch_size: BatchSize | None) -> Diagnosis | None:
     """The logs without an out-of-memory error after which a smaller batch was begun."""
     if logs is None or logs.blocker is None or batch_size is None or batch_size.began is None:
         return logs
@@ -1993,289 +2810,9 @@ def _phase_times(run: Run, now: EpochSeconds | None) -> PhaseTimes:
     return PhaseTimes(lasted, usual, max(took, default=None), len(took))
 
 
-# ---- The blocker: what the log tail says that the run fails on.
-
-Kind: TypeAlias = Literal["failure", "noise", "progress", "activity"]
-
-LOG_LINE = re.compile(
-    r"(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) ?(?P<text>.*)"
-)
-# Characters of a log line that are judged: far above any message, far below a printed batch.
-LOG_LINE_LIMIT = 4_000
-RAY_PREFIX = re.compile(r"\([A-Za-z_][^()\s]*(?: [^()]*)?\) ?")
-REPEATED = re.compile(r" *\[repeated (\d+)x across cluster\].*")
-# What loggers write before a message: levels, times, files, ranks, the bar of an exception group.
-LOGGER = re.compile(
-    r"(?:\[[^\]]*\]:?\s*|\d{4}-\d\d-\d\d[ T][\d:,.]+\s*|\d\d-\d\d [\d:]+\s*"
-    r"|[\w./]+(?::[\w<>]+)?:\d+\s*[-:]*\s+"
-    r"|(?:INFO|DEBUG|WARNING|ERROR|CRITICAL|FATAL)\b[\s:-]*(?:\w+:(?=\S))?"
-    r"|\s*\|\s+)*"
-)
-BAR = re.compile(r".*(?:\d{1,3}%\||\b(?:it/s|s/it)\b)")
-NOISE = re.compile(
-    rf"{BAR.pattern}|(?i:.*\bhealth.?check\b.*\b(?:ok|passed)\b)"
-    r"|.*\"(?:GET|HEAD) /(?:v\d/)?(?:health|ping|livez|ready|metrics|get_(?:server|model)_info)"
-)
-PROGRESS = re.compile(
-    r"\[?(?:Training )?(?:rollout|step|perf|eval|iteration)[ :]+\d+(?:/ *\d+)?"
-    r" *(?:[:|\]]|- )"
-    r"|Timer \S+ (?:start|end)\b|\{'loss': "
-)
-SAVED = re.compile(r"(?i:\bsaved\b)")
-# What before that word means that nothing was.
-UNSAVED = re.compile(r"(?i:\bnot\b|n't|\bwill\b|fail|error)")
-TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\)")
-# What stands between the tracebacks of one chain.
-BETWEEN = ("During handling of", "The above exception")
-# What says of the step that it names that it failed.
-BROKEN = re.compile(
-    r"\s*(?:[A-Za-z]+ )?(?i:failed|aborted|crashed)(?:[,.;!]|\s*$| (?:after|due|on|with)\b)"
-)
-# What a line about a step tells in figures is no failure, whatever they are called.
-FIGURES = re.compile(
-    r"(?<!attempt )(?<!try )\b\d+ (?:of|in) \d|\s\|\s|, \w+ \d+\s*$"
-    r"|[:=] ?-?\d+(?:\.\d+)?(?:[,;|]|\s*$)"
-)
-# Where a line quotes data, such as a sample printed on one line: what follows is no failure.
-DATA = re.compile(
-    r"(?<!Error)(?<!Exception)[\[{(]\s*[\"']|\\n|^\w*Warning\b"
-    r"|^(?i:finish rollout|(?:first )?(?:rollout )?sample|prompt|response|completion|answer)"
-    r"(?:\s*[:=]|\s*\d*\s*[:=]?\s*[\"'<\[{(])"
-)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A kind of failure; of several in a chain, one of a lower rank explains the others."""
-
-    kind: str
-    rank: int
-    pattern: re.Pattern[str]
-
-
-def _http(status: str) -> str:
-    """A status as a server, a client or an SDK tells it, not any number of that size."""
-    word = r"(?i:\b(?:status|code|error|http)(?:[ _]code)?\"?[ :=/]+(?:[\d.]+\"? )?"
-    return rf"{word}{status}\b(?!\.\d))|\" {status}\b"
-
-
-# Each kind with its rank and its patterns; the first that is found in a line counts.
-FAILURES = tuple(
-    Failure(kind, rank, re.compile("|".join(patterns)))
-    for (kind, rank), patterns in {
-        ("cuda_oom", 0): (
-            "CUDA (?:error: )?out of memory",
-            r"torch\.(?:cuda\.)?OutOfMemoryError",
-            r"Not enough memory\. Please try to increase --mem-fraction",
-        ),
-        ("host_oom", 0): (
-            "Memory on the node .*exceed",
-            "killed due to (?:the node running low on memory|memory pressure)",
-            r"Runner ran out of memory|oom-kill|^MemoryError\b",
-        ),
-        ("disk_full", 0): ("No space left on device", "Disk quota exceeded"),
-        ("preempted", 0): ("interrupted due to worker preemption",),
-        ("timeout", 0): ("hit its timeout of",),
-        ("nccl_timeout", 1): (
-            "Watchdog caught collective operation timeout",
-            r"\bNCCL\b.{0,80}\btimed out\b",
-        ),
-        ("auth", 1): (
-            r"\b40[13](?: (?:Client Error|Unauthorized|Forbidden)|, message=)",
-            _http("40[13]"),
-            r"\bUnauthorized\b(?! [\w ]+[:=] ?\d)",
-            "(?i:access gated repo|GatedRepoError|gated repo for)",
-            r"(?i:invalid (?!eos|bos|pad|unk|stop)(?:\w+ )?token\b(?! id| type))",
-            "(?i:(?:invalid|incorrect) api key)",
-            r"(?i:api key must|proxy authorization)|AuthenticationError",
-        ),
-        ("rate_limited", 1): (
-            r"\b429 (?:Client Error|Too Many)|Too Many Requests|RateLimitError",
-            _http("429"),
-        ),
-        ("actor_died", 3): (
-            "(?:ActorDied|ActorUnavailable|WorkerCrashed)Error",
-            "[Aa]ctor (?:is dead|died)|A worker died or was killed",
-        ),
-        # They only pass on what another process died of.
-        ("traceback", 3): (r"^(?:\w+\.)*(?:RayTask|ChildFailed)Error\b",),
-        # An exception's own line: a dotted name, or one that ends as exceptions do.
-        ("traceback", 2): (
-            r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?:\([\w.]+\))?(?::|$)",
-            "^Exception(?::|$)",
-            r"^(?:[a-z_]\w*\.)+[A-Z]\w*(?:Timeout|Expired|Closed|Disconnected|Exceeded):",
-            r"^(?:StopIteration|Fatal Python error|Segmentation fault)\b",
-        ),
-    }.items()
-)
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """A line of the log tail: when it was written, by whom, and what it is."""
-
-    at: EpochSeconds | None
-    text: str
-    kind: Kind
-    failure: Failure | None = None
-    times: int = 1
-
-
-@dataclass(frozen=True)
-class Blocker:
-    """What the run fails on: how often that line came, and when last."""
-
-    kind: str
-    line: str
-    count: int
-    at: EpochSeconds | None
-
-
-@dataclass(frozen=True)
-class LogJudgement:
-    """What the log tail tells.
-
-    `since` is its first line's time, `noise` all that it holds, `failed_at` its last failure's.
-    """
-
-    blocker: Blocker | None
-    activity: str | None
-    activity_at: EpochSeconds | None
-    since: EpochSeconds | None
-    noise: Literal["health checks", "progress bars"] | None
-    failed_at: EpochSeconds | None = None
-
-
-def judge_logs(tail: str) -> LogJudgement:
-    """Judge the output of `modal app logs --timestamps`."""
-    lines = list(_log_lines(tail))
-    active = [line for line in lines if line.kind in ("activity", "progress")]
-    last = active[-1] if active else None
-    only_noise = bool(lines) and all(line.kind == "noise" for line in lines)
-    bars = any(BAR.match(line.text) for line in lines)
-    return LogJudgement(
-        blocker=_blocker(lines),
-        activity=last.text if last else None,
-        activity_at=last.at if last else None,
-        since=next((line.at for line in lines if line.at), None),
-        noise=("progress bars" if bars else "health checks") if only_noise else None,
-        failed_at=_newest(line.at for line in lines if line.failure),
-    )
-
-
-def _log_lines(tail: str) -> Iterator[LogLine]:
-    at: EpochSeconds | None = None
-    in_traceback: set[str] = set()
-    for raw in re.split(r"[\r\n]+", tail):
-        line = clean(raw[:LOG_LINE_LIMIT].replace("\t", "    "))
-        stamped = LOG_LINE.fullmatch(line)
-        if stamped:
-            at = _time(stamped["at"]) or at
-        text = stamped["text"] if stamped else line
-        prefix = RAY_PREFIX.match(text)
-        writer = prefix[0] if prefix else ""
-        text = text[len(writer) :]
-        if text.strip():
-            yield _classified(at, text, writer, in_traceback)
-
-
-def _classified(at: EpochSeconds | None, text: str, writer: str, in_traceback: set[str]) -> LogLine:
-    """What a line is; `in_traceback` keeps the writers that are in the middle of one."""
-    flush = text.lstrip()
-    logger = LOGGER.match(flush)
-    message = flush[logger.end() :] if logger else flush
-    if TRACEBACK.match(message):
-        in_traceback.add(writer)
-        return LogLine(at, text, "failure")
-    if NOISE.match(text):
-        return LogLine(at, text, "noise")
-    begun = PROGRESS.match(message)
-    # A logger's brackets may be the step's own.
-    progress = bool(begun or PROGRESS.match(flush)) or _tells_of_checkpoint(message)
-    set_in = text.startswith((" ", "+")) or message.startswith(BETWEEN)
-    if writer in in_traceback and set_in and not progress:
-        return LogLine(at, text, "failure")
-    in_traceback.discard(writer)
-    message = message[begun.end() :].lstrip() if begun else message
-    repeated = REPEATED.search(message)
-    times = 1 + int(repeated[1]) if repeated else 1
-    message = REPEATED.sub("", message)
-    said = DATA.split(message, maxsplit=1)[0]
-    progress = progress and not BROKEN.match(said)
-    if progress and FIGURES.search(said):
-        return LogLine(at, text, "progress")
-    for failure in FAILURES:
-        match = failure.pattern.search(said)
-        if match:
-            in_traceback.add(writer)  # what is set in below it belongs to it
-            quoted = match[0].startswith('"')
-            told = message if quoted else message[match.start() :]
-            told = re.sub(r",? (?:retrying|will retry)\b.*", "", told)
-            return LogLine(at, told, "failure", failure, times)
-    return LogLine(at, text, "progress" if progress else "activity")
-
-
-def _tells_of_checkpoint(message: str) -> bool:
-    """Whether it says that one was saved."""
-    saved = SAVED.search(message)
-    if saved is None or UNSAVED.search(message, 0, saved.start()):
-        return False
-    before, after = message[: saved.start()], message[saved.end() :]
-    return bool(re.match(r"(?i: (?:the )?checkpoint\b)", after)) or "checkpoint" in before.lower()
-
-
-def _blocker(lines: Sequence[LogLine]) -> Blocker | None:
-    """The newest failure with no progress after it; of its chain, the cause."""
-    failing: list[tuple[Failure, LogLine]] = []
-    for line in lines:
-        if line.kind == "progress":
-            failing.clear()
-        elif line.failure:
-            failing.append((line.failure, line))
-    if not failing:
-        return None
-    times = Counter(_alike(line) for _, line in failing)
-    chain = [failing[-1]]
-    for failure, line in reversed(failing[:-1]):
-        before = (chain[-1][1].at or 0) - (line.at or 0)
-        if before > CHAIN:
-            break
-        once = times[_alike(line)] == line.times == 1
-        if before <= (REACH.get(failure.kind, CHAIN) if once else CHAIN):
-            chain.append((failure, line))
-    rank = min(failure.rank for failure, _ in chain)
-    newest = next(failure for failure, _ in chain if failure.rank == rank)
-    cause = next(line for failure, line in reversed(chain) if failure is newest)
-    same = [line for _, line in failing if _alike(line) == _alike(cause)]
-    return Blocker(newest.kind, cause.text, sum(line.times for line in same), same[-1].at)
-
-
-def _alike(line: LogLine) -> str:
-    """A line without what differs between its repeats."""
-    return re.sub(r"https?://\S+|\d+", "0", line.text)
-
-
 # ---- The verdict: how far, doing what, stuck on what, in a word and a line.
 
-NEXT_STEPS = {
-    "auth": "check that the container has a valid token, and that it may read what is asked for",
-    "proxy_auth": "the endpoint wants a proxy token: send Modal-Key and Modal-Secret "
-    "(see SKILL.md)",
-    "cuda_oom": "take fewer tokens a GPU, a smaller micro batch or more GPUs, and start it again",
-    "host_oom": "ask for more memory, or hold less in it; then start it again",
-    "nccl_timeout": "one rank is lost or slow: find the first that fails, then start it again",
-    "rate_limited": "wait, or use a token or a mirror with a higher limit",
-    "disk_full": "free or enlarge the disk that checkpoints and caches go to",
-    "timeout": "raise the Modal function's timeout, then go on from the last checkpoint",
-    "preempted": "Modal starts it again by itself; watch that it resumes from a checkpoint",
-}
-
-
-def _next_step(blocker: Blocker | None) -> str | None:
-    if blocker is None:
-        return None
-    proxied = blocker.kind == "auth" and ".modal.run" in blocker.line
-    return NEXT_STEPS.get("proxy_auth" if proxied else blocker.kind)
+PROXY_AUTH = "start it again with a proxy token: send Modal-Key and Modal-Secret (see SKILL.md)"
 
 
 def _word(found: Found, judged: Judgement) -> str:
@@ -2287,19 +2824,25 @@ def _word(found: Found, judged: Judgement) -> str:
     no_step = late is not None and judged.since_step is not None and judged.since_step > late
     begun = run.begun or bool(found.rollouts)
     queued = run.app_id is None and not run.app_id_malformed and not run.ended and not begun
+    orphaned = (
+        queued and judged.now - (run.created_at or run.started_at or judged.now) > ORPHANED_AFTER
+    )
+    # A record may be silent for long while the log is not.
+    quiet = not judged.log_is_alive or bool(judged.logs and judged.logs.blocker)
     gone_well = found.has_result is True and (live is False or run.status == "running")
     rules = (
         ("retrying", may_be_retried(found, judged.now)),
         (run.status or "", run.status in ENDED_STATUSES),
+        ("orphaned", orphaned),
         ("queued", queued),
         ("completed", gone_well),
         ("died", live is False and run.status == "running" and found.has_result is False),
         ("unknown", live is False),
         ("waiting", run.waiting_for_gpu or run.submitted),
         ("serving", run.kind == "gateway" and run.phase == "serving" and live is True),
-        ("unknown", run.status is None or (live is None and silent)),
-        ("stuck", silent and judged.idle is not None and _is_stuck(judged)),
-        ("slow", (silent and judged.idle is not None) or no_step),
+        ("unknown", run.status is None or (live is None and silent and quiet)),
+        ("stuck", quiet and silent and judged.idle is not None and _is_stuck(judged)),
+        ("slow", quiet and ((silent and judged.idle is not None) or no_step)),
         ("running", True),
     )
     return next(word for word, holds in rules if holds)
@@ -2356,7 +2899,7 @@ NARROW = 50
 LAST_ROLLOUTS = 5
 SPARK, SPARKS = "▁▂▃▄▅▆▇█", 60
 # Characters of a log line that the verdict quotes: the whole line stands in the logs above.
-BLOCKER_SHOWN, ACTIVITY_SHOWN = 200, 100
+BLOCKER_SHOWN, ACTIVITY_SHOWN = 300, 200
 
 
 # ---- Secrets: training logs print their environment, and a screen or a chat is no place for it.
@@ -2787,6 +3330,7 @@ def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
     why: dict[str, RenderableType | None] = {
         "blocker": styled(blocker_text(blocker, judged.now) if blocker else None, "bad"),
         "next": judged.next_step,
+        "progress": counter_text(judged),
         "logs": activity_text(logs, judged.now) if logs else None,
     }
     return [styled("Verdict", "heading"), answer, *labelled(why)]
@@ -2808,14 +3352,17 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     left += f"; {' and '.join(judged.diverged)} is not finite" if judged.diverged else ""
     for_now = f" for {idle} now" if judged.idle is not None else ""
     state = {True: "live", False: "not live", None: "state unknown"}[found.live]
+    alone = "" if judged.blocker else ", and this rests on silence alone"
+    if judged.idle is not None and judged.idle > STUCK_AFTER:
+        touched = f"the record is silent for {idle}, the log is not"
     texts = {
-        "queued": queued_text(run, now),
+        **dict.fromkeys(("queued", "orphaned"), queued_text(run, now, word)),
         "died": f"{where}; the status says running, but the app is over",
         "waiting": f"{'the training is submitted and' if run.submitted else doing} waits for "
         f"{'its GPUs' if run.submitted else 'a GPU'}{for_now}",
         "serving": f"{doing}; the app is {state}",
         "unknown": f"{where}; no sign of life for {idle}, app {state}",
-        "stuck": f"{where}; the app is {state}",
+        "stuck": f"{where}; the app is {state}{alone}",
         "slow": f"{where}; no sign of life for {idle}",
         "running": f"{where}; {touched}{left}",
     }
@@ -2833,32 +3380,61 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     return texts.get(word, f"step {step_text(run.step)}{ended}{why}")
 
 
-def queued_text(run: Run, now: EpochSeconds) -> str:
+def queued_text(run: Run, now: EpochSeconds, word: str) -> str:
     """For how long a run has waited for its app."""
     since = run.created_at or run.started_at
     if since is None:
         return "no app yet"
-    waited = max(0.0, now - since)
-    orphaned = "; probably orphaned: start it again" if waited > ORPHANED_AFTER else ""
-    return f"no app yet, {age_text(waited)} after it was created{orphaned}"
+    orphaned = "; probably orphaned: start it again" if word == "orphaned" else ""
+    return f"no app yet, {age_text(now - since)} after it was created{orphaned}"
+
+
+def counter_text(judged: Judgement) -> str | None:
+    """`Rollout generation 401/512, 1.1/s, about 1m 40s left`."""
+    count = judged.logs.progress if judged.logs and judged.phase.lasted is not None else None
+    if count is None:
+        return None
+    shown = f"{count.what} {count.done}/{count.total}"
+    rate, left = count.per_second, count.left_seconds
+    if rate is None or left is None or not judged.log_is_alive:
+        return shown
+    speed = f"{rate:.{1 if rate >= 1 else 2}f}/s"
+    if rate < 0.1:  # noqa: PLR2004 - which would round to next to nothing
+        speed = f"{duration_text(1 / rate)} each"
+    return f"{shown}, {speed}, about {duration_text(left)} left"
 
 
 def blocker_text(blocker: Blocker, now: EpochSeconds) -> str:
-    """`auth: 401 Unauthorized … (25 times, last 2m ago)`."""
+    """`auth: 401 Unauthorized … (25 times since 13:58:40, last 2m ago; led to RewardError)`."""
+    line, most = blocker.line, BLOCKER_SHOWN
+    if len(line) > most:
+        line = f"{line[: most * 2 // 3]} … {line[-most // 3 :]}"
     ago = f"{age_text(now - blocker.at)} ago" if blocker.at else ""
-    repeats = f"{counted(blocker.count, 'time')}, last " if blocker.count > 1 else ""
-    when = f" ({repeats}{ago})" if ago else ""
-    return f"{blocker.kind}: {blocker.line[:BLOCKER_SHOWN]}{when}"
+    if blocker.at and blocker.above:
+        ago = f"{clock_text(blocker.at)}, above the lines shown"
+    since = f" since {clock_text(blocker.first_at)}" if blocker.first_at != blocker.at else ""
+    repeats = f"{counted(blocker.count, 'time')}{since}, last " if blocker.count > 1 else ""
+    led_to = f"led to {blocker.led_to}" if blocker.led_to else ""
+    told = "; ".join(part for part in (ago and repeats + ago, led_to) if part)
+    return f"{blocker.kind}: {line} ({told})" if told else f"{blocker.kind}: {line}"
 
 
-def activity_text(logs: LogJudgement, now: EpochSeconds) -> str | None:
+def clock_text(moment: EpochSeconds | None) -> str:
+    """`13:58:40`, in UTC as the log has it."""
+    return f"{datetime.fromtimestamp(moment or 0, UTC):%H:%M:%S}"
+
+
+def activity_text(logs: Diagnosis, now: EpochSeconds) -> str | None:
     """The last line that means something and for how long it has been quiet since."""
+    if logs.whole and logs.since is None:
+        return "the app has logged nothing yet"
+    whole = " (this is the whole log)" if logs.whole else ""
     if logs.noise and logs.since:
-        return f"nothing but {logs.noise} since {datetime.fromtimestamp(logs.since, UTC):%H:%M}"
+        return f"nothing but health checks since {clock_text(logs.since)[:5]}{whole}"
     if logs.activity is None:
         return None
     quiet = f"{age_text(now - logs.activity_at)} ago: " if logs.activity_at else ""
-    return f"last activity {quiet}{logs.activity[:ACTIVITY_SHOWN]}"
+    return f"last activity {quiet}{logs.activity[:ACTIVITY_SHOWN]}{whole}"
 
 
 def runs_block(
@@ -2940,14 +3516,16 @@ def report(
         "verdict": {
             "word": judged.word,
             "text": verdict_text(found, judged),
-            "blocker": judged.blocker and picked(judged.blocker, "kind", "line", "count", "at"),
+            "blocker": judged.blocker
+            and picked(judged.blocker, "kind", "line", "count", "at", "first_at", "led_to"),
             "next": judged.next_step,
+            "restart": judged.restart,
         },
     }
 
 
 def logs_object(
-    command: list[str], output: str, told: LogJudgement, now: EpochSeconds
+    command: list[str], output: str, told: Diagnosis, now: EpochSeconds
 ) -> dict[str, object]:
     """The log command, its lines, and what they tell."""
     quiet = told.activity_at
@@ -2957,6 +3535,7 @@ def logs_object(
         "lines": [clean(line.expandtabs(4)) for line in output.splitlines()],
         "last_activity": last,
         "quiet_seconds": max(0.0, now - quiet) if quiet else None,
+        "progress": told.progress and told.progress._asdict(),
     }
 
 
@@ -3144,6 +3723,8 @@ TAIL_DEFAULT, TAIL_LIMIT = 200, 20_000
 TIMEOUT_DEFAULT, TIMEOUT_LIMIT = 60.0, 86_400
 # Seconds between two looks of --watch, and between two of the line under the logs of --follow.
 INTERVAL_DEFAULT = 15.0
+# Log entries that are asked for where the cause of a failure may stand above the tail.
+LOOKED_BACK = 5_000
 # Pieces of a followed log, a line or some, that the verdict looks at.
 FOLLOWED = 5_000
 # Seconds for which a look at the run may hold up the logs that are followed.
@@ -3238,9 +3819,11 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     return given
 
 
-def logs_words(arguments: Arguments, app_id: str, *, follow: bool = False) -> list[str]:
+def logs_words(
+    arguments: Arguments, app_id: str, *, follow: bool = False, tail: int | None = None
+) -> list[str]:
     """The words of `modal app logs`."""
-    output = ["-f"] if follow else ["--tail", str(arguments.tail)]
+    output = ["-f"] if follow else ["--tail", str(tail or arguments.tail)]
     env = ["-e", arguments.env] if arguments.env else []
     return ["app", "logs", app_id, *output, "--timestamps", *env]
 
@@ -3249,10 +3832,7 @@ def show_run(arguments: Arguments) -> int:
     """Read the run, show its blocks and its logs; the exit status."""
     logs = None
     if arguments.query and arguments.output in ("tail", "follow"):
-        logs = Logs()
-        for deadly in DEADLY:
-            if signal.getsignal(deadly) is leave:
-                signal.signal(deadly, logs.kill)
+        logs = started_logs()
     try:
         require_modal()
         if arguments.query is None:
@@ -3265,6 +3845,15 @@ def show_run(arguments: Arguments) -> int:
     finally:
         if logs:
             logs.end()
+
+
+def started_logs() -> Logs:
+    """A child for the logs, which ends with this process whatever ends that."""
+    logs = Logs()
+    for deadly in DEADLY:
+        if signal.getsignal(deadly) is not signal.SIG_IGN:
+            signal.signal(deadly, logs.kill)
+    return logs
 
 
 def find_run(arguments: Arguments, query: str, logs: Logs | None) -> Found:
@@ -3299,9 +3888,10 @@ def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
         failures += failed
         if output and not output.endswith(b"\n"):
             sys.stdout.write("\n")
-    now = time.time()
-    told = judge_logs(output.decode(errors="replace")) if output else None
-    show(out, ["", *verdict_block(found, judge(found, now, told))])
+    told = None
+    if output or (logs and found.run.app_id and not failures):
+        told = judge_logs(arguments, found, output.decode(errors="replace"))
+    show(out, ["", *verdict_block(found, judge(found, time.time(), told))])
     return status_after(failures)
 
 
@@ -3314,11 +3904,30 @@ def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
         try:
             output = b"".join(logs.lines(arguments.timeout))
             tail = (["modal", *words], arguments.guard(output.decode(errors="replace")))
-            told = judge_logs(tail[1])
+            told = judge_logs(arguments, found, tail[1])
         except ProgressError as error:
             failures += (arguments.guard(f"could not read the logs: {error}"),)
     print_json(report(found, judge(found, time.time(), told), tail))
     return status_after(failures)
+
+
+def judge_logs(arguments: Arguments, found: Found, tail: str) -> Diagnosis:
+    """What the tail tells, and where its failures may begin above it, what more entries do."""
+    if arguments.output == "follow":
+        return diagnose(tail)
+    told = diagnose(tail, arguments.tail)
+    if not told.begins_above or arguments.tail >= LOOKED_BACK or found.run.app_id is None:
+        return told
+    logs = started_logs()
+    try:
+        logs.ask(logs_words(arguments, found.run.app_id, tail=LOOKED_BACK))
+        with spinner("looking for the cause further back"):
+            more = b"".join(logs.lines(arguments.timeout))
+    except ProgressError:  # the tail itself was read
+        return told
+    finally:
+        logs.end()
+    return with_earlier(told, diagnose(arguments.guard(more.decode(errors="replace"))))
 
 
 def print_json(value: object) -> None:
