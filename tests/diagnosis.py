@@ -15,8 +15,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-import conftest  # noqa: F401 - it makes the script importable
-import run_progress as tool
+SCRIPTS = Path(__file__).parent.parent / ".claude" / "skills" / "rollout-progress" / "scripts"
+sys.path.insert(0, str(SCRIPTS))  # where it runs as a script; pytest has it there already
+
+import run_progress as tool  # noqa: E402
 
 REPORTS = Path(__file__).parent / "cases" / "reports"
 

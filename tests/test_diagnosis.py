@@ -1,6 +1,8 @@
 """Diagnosis: log tails that nobody here wrote, how fast they are read, and the rules one by one."""
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import run_progress as tool
+from conftest import ROOT
 from diagnosis import readings, score
 from test_logs import NOW, tail
 
@@ -263,3 +266,11 @@ def test_each_kind_is_told_in_lower_case_since_that_is_how_messages_are_searched
     for kind in tool.KINDS:
         words = [part.partition(" ~ ")[0] for part in kind.told.split(";")]
         assert words == [word.lower() for word in words]
+
+
+def test_the_scorer_runs_as_the_readme_tells() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "diagnosis.py")], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "line right" in done.stdout.decode()
