@@ -216,9 +216,11 @@ def written_to_a_terminal(
     *,
     columns: int = 100,
     meanwhile: Callable[[], None] | None = None,
+    answered: re.Pattern[bytes] = ANSWERED,
     environment: dict[str, str] | None = None,
+    err: IO[bytes] | None = None,
 ) -> tuple[int, str]:
-    """The status, and what goes to a terminal; `meanwhile` is done once an answer shows."""
+    """The status, and what goes to a terminal; `meanwhile` is done once it shows an answer."""
     ours, its = pty.openpty()
     window = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
     child = subprocess.Popen(
@@ -226,7 +228,7 @@ def written_to_a_terminal(
         env=clean_environment(server, **{**window, **(environment or {})}),
         stdin=subprocess.DEVNULL,
         stdout=its,
-        stderr=its,
+        stderr=err or its,
     )
     os.close(its)
     written = b""
@@ -238,7 +240,7 @@ def written_to_a_terminal(
         if not chunk:
             break
         written += chunk
-        if meanwhile and ANSWERED.search(written):
+        if meanwhile and answered.search(written):
             meanwhile()
             meanwhile = None
     os.close(ours)

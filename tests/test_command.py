@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -103,6 +104,83 @@ def test_a_query_is_only_ever_compared(shown: Shown, query: str) -> None:
     assert "\x1b" not in shown.err
     assert len(shown.err) < 250
     assert not any(query in call.subject for call in shown.calls)
+
+
+def without_app_ids(server: LocalModal, _: object) -> None:
+    server.files.update({f"training-runs/many-{n:03}.json": b"{}" for n in range(200)})
+
+
+def records_read(shown: Shown) -> int:
+    return sum(call.subject.startswith("training-runs/many-") for call in shown.calls)
+
+
+@pytest.mark.parametrize("query", ["*", "%s", "frog of", "a:b"])
+@shows("{query}", "--no-logs", arrange=without_app_ids)
+def test_what_can_be_no_id_is_not_looked_for_in_the_records(shown: Shown, query: str) -> None:
+    assert shown.status == 3
+    assert f"no run matches '{query}'" in shown.err
+    assert records_read(shown) == 0
+
+
+def slow_records(server: LocalModal, _: object) -> None:
+    without_app_ids(server, _)
+    server.fault("VolumeGetFile2", delay=0.5)
+
+
+@shows("elastc-frog", "--no-logs", "--timeout", "2", arrange=slow_records)
+def test_the_search_through_the_records_ends_with_its_time(shown: Shown) -> None:
+    assert shown.status == 1
+    assert shown.err.endswith("no run matches 'elastc-frog' in what could be read\n")
+    assert 0 < records_read(shown) < 200
+
+
+ODD_NAMES = ("My Run (2)", "größe 生成", "_x", "q'uo\"te\\", "a" * 240, "[red]")
+
+
+def odd_names(server: LocalModal, _: object) -> None:
+    record = json.loads(server.files[RECORD])
+    path = "training-rollouts-summary/summary.json"
+    rows = json.loads(server.files[path])["items"]
+    for name in (*ODD_NAMES, "be\x07ll"):
+        held = {**record, "training_run_id": name, "modal_app_id": None}
+        server.files[f"training-runs/{name}.json"] = json.dumps(held).encode()
+        row = {"training_run_id": name, "rollout_id": 10, "created_at": 1.0}
+        rows.append(row)
+    server.files[path] = json.dumps({"items": rows}).encode()
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+@shows("{name}", "--no-logs", arrange=odd_names)
+def test_a_record_of_any_name_is_found(shown: Shown, name: str) -> None:
+    assert shown.status == 0
+    assert shown.line("run") == name
+    assert shown.line("latest").startswith("rollout_id 10 ")
+    assert "note: records whose names can't be shown are left out: 1\n" in shown.err
+
+
+@shows("--limit", "40", arrange=odd_names)
+def test_a_record_of_any_name_is_listed(shown: Shown) -> None:
+    listed = [line.strip() for line in shown.out.splitlines()]
+    for name in ODD_NAMES:
+        assert any(line.startswith(f"{name}  ") for line in listed), name
+    assert "\x07" not in shown.out
+    assert "note: records whose names can't be shown are left out: 1\n" in shown.err
+
+
+def unread_times(server: LocalModal, _: object) -> None:
+    record = json.loads(server.files[RECORD])
+    server.files[RECORD] = json.dumps({**record, "created_at": "soon", "updated_at": -5}).encode()
+
+
+@pytest.mark.parametrize("words", [f"{FROG} --no-logs", "elastic --no-logs --json", "--limit 40"])
+def test_times_that_can_t_be_read_are_told(server: LocalModal, tool: Tool, words: str) -> None:
+    unread_times(server, None)
+    shown = tool(*words.split())
+    assert shown.status == 0
+    assert shown.err in (
+        "note: times can't be read in the record: created_at, updated_at\n",
+        f"note: times can't be read in the records of {FROG}\n",
+    )
 
 
 @shows(FROG, "--no-logs", COLUMNS="20")
@@ -247,6 +325,8 @@ def modal_app_logs(server: LocalModal, *words: str) -> bytes:
 
 
 def test_the_logs_are_those_of_modal_app_logs_byte_for_byte(server: LocalModal, tool: Tool) -> None:
+    app = server.apps[FROG_APP]
+    app.logs[:] = [replace(entry, data=entry.data.replace("\r", "")) for entry in app.logs]
     expected = modal_app_logs(server, FROG_APP, "--tail", "200", "--timestamps").decode()
     shown = tool(FROG, FORCE_COLOR="1", TZ="America/New_York")
     assert shown.status == 0
@@ -379,18 +459,36 @@ def test_ctrl_c_while_following_ends_the_child_too(server: LocalModal, start: Fo
     following.line_with("Logs: modal app logs")
     server.wait_for("AppGetLogs")
     following.process.send_signal(signal.SIGINT)
-    assert following.end() == (130, "")
+    assert following.end() == (-signal.SIGINT, "")
     assert_none_left(server)
+
+
+def test_ctrl_c_ends_the_loop_of_a_shell_too(server: LocalModal) -> None:
+    server.fault("AppGetLogs", hang=True)
+    loop = f"for i in 1 2; do {sys.executable} {SCRIPT} {FROG} --follow; done; echo went on"
+    shell = subprocess.Popen(
+        ["bash", "-c", loop],
+        env=clean_environment(server),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    server.wait_for("AppGetLogs")
+    os.killpg(shell.pid, signal.SIGINT)  # as a terminal does
+    out, _ = shell.communicate(timeout=PATIENCE)
+    assert shell.returncode in (-signal.SIGINT, 130)
+    assert b"went on" not in out
+    assert out.count(b"Progress") == 1
 
 
 @needs_proc
 def test_no_way_out_leaves_a_child_behind(server: LocalModal, start: Follow) -> None:
-    ways = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -signal.SIGKILL}
+    ways = (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
     following = {deadly: start(FROG, "--follow") for deadly in ways}
     server.wait_for("AppGetLogs", count=len(ways))
-    for deadly, status in ways.items():
+    for deadly in ways:
         following[deadly].process.send_signal(deadly)
-        assert following[deadly].end()[0] == status
+        assert following[deadly].end()[0] == -deadly
     assert_none_left(server)
 
 
@@ -404,7 +502,7 @@ def test_ctrl_c_during_any_call_leaves_no_traceback(
     following = start(FROG, *([] if method == "AppFetchLogs" else ["--no-logs"]))
     server.wait_for(method)
     following.process.send_signal(signal.SIGINT)
-    assert following.end() == (130, "")
+    assert following.end() == (-signal.SIGINT, "")
 
 
 def test_a_reader_that_has_enough_is_no_error(server: LocalModal) -> None:
@@ -453,6 +551,13 @@ def no_modal(tmp_path: Path) -> dict[str, str]:
         (("a", "--tail", "00000000010000000"), "a number from 1 to 20,000"),
         (("https://",), "RUN is empty"),
         (("a", "--tail", "many"), "a number from 1 to 20,000"),
+        (("a", "--tail", "٣"), "a number from 1 to 20,000"),
+        (("a", "--tail", "1_0"), "a number from 1 to 20,000"),
+        (("a", "--timeout", "1_0.5"), "a number from 0.1 to 86,400"),
+        (("a", "--timeout", "nan"), "a number from 0.1 to 86,400"),
+        (("--limit", "１"), "a number from 1 to 20,000"),
+        (("\udcff\udcfe",), "RUN is empty, or can't be printed"),
+        (("\x01 \x1b[2J",), "RUN is empty, or can't be printed"),
         (("a", "--tail", "5", "--no-logs"), "not allowed with"),
         (("a", "--tail", "5", "-f"), "not allowed with"),
         (("a", "--follow", "--no-logs"), "not allowed with"),
@@ -483,6 +588,18 @@ def test_help_is_the_files_own_description(tool: Tool, no_modal: dict[str, str])
     assert shown.out.rstrip() in SCRIPT.read_text()
     for flag in ("--tail N", "--no-logs", "-f, --follow", "-e, --env ENV", "--timeout S"):
         assert flag in shown.out
+
+
+def test_help_needs_no_docstrings_in_memory(tool: Tool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-OO", str(SCRIPT), "-h"],
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert done.stdout.strip() == tool("-h").out.strip()
 
 
 def test_a_modal_that_is_too_old_gets_one_line(tool: Tool, tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ def test_most_failures_are_read_right_and_healthy_tails_raise_no_alarm() -> None
 
 # The words that the patterns look for, and what they look for between them.
 PATTERNS = {
-    name: value.pattern for name, value in vars(tool).items() if isinstance(value, re.Pattern)
+    name: value.pattern
+    for name, value in vars(tool).items()
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str)
 }
 WORDS = sorted(
     {

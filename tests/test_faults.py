@@ -74,9 +74,21 @@ def test_a_missing_environment_is_told(shown: Shown) -> None:
 @shows(FROG, NO_LOGS, "--timeout", "1", arrange=lambda server, _: server.stop())
 def test_a_server_that_can_t_be_reached_is_told_in_time(shown: Shown) -> None:
     assert (shown.status, shown.out) == (1, "")
-    assert (
-        shown.err == "error: Modal did not answer within 1 s; check the network, then try again\n"
-    )
+    said = r"error: Modal did not answer within 1 s at http://127.0.0.1:\d+; check the network, "
+    assert re.match(said, shown.err)
+
+
+@shows(
+    *(FROG, NO_LOGS, "--timeout", "1"),
+    MODAL_SERVER_URL="http://127.0.0.1:1",
+    HTTPS_PROXY="http://maya:s3cr@127.0.0.1:2",
+    all_proxy="socks5://127.0.0.1:3",
+)
+def test_an_address_and_proxies_that_may_be_wrong_are_named(shown: Shown) -> None:
+    told = " at http://127.0.0.1:1 with HTTPS_PROXY=http://127.0.0.1:2 with all_proxy=socks5://127"
+    assert shown.status == 1
+    assert told in shown.err
+    assert "s3cr" not in shown.err
 
 
 # ---- The record and the summary of runs ------------------------------------------------------
@@ -540,6 +552,9 @@ STREAMS = [
     ("nosuch --no-logs 2>/dev/full", 3, ""),
     ("--tail x a 2>&-", 2, ""),
     ("amber-h --no-logs >/dev/full", 1, "error: [Errno 28] No space left on device\n"),
+    ("--help >/dev/full", 1, "error: [Errno 28] No space left on device\n"),
+    ("nosuch --json >/dev/full", 1, "error: [Errno 28] No space left on device\n"),
+    ("--help | true", 0, ""),
     ("amber-h --no-logs | true", 0, None),
 ]
 
@@ -570,6 +585,61 @@ def test_settings_that_modal_can_t_use_are_one_line(tool: Tool, name: str, value
     shown = tool(FROG, NO_LOGS, **{name: value})
     assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
     assert shown.err.startswith("error: ")
+
+
+SETTINGS = [
+    ("token_id = 5", {}, "TypeError: Invalid metadata value type, str expected: 5 (grpclib/"),
+    (
+        "token_id = ['x']",
+        {},
+        "TypeError: Invalid metadata value type, str expected: ['x'] (grpclib/",
+    ),
+    ("environment = 5", {}, "TypeError: bad argument type for built-in operation (modal/"),
+    ("active = 'yes'\n[b]\n[c]", {}, "TypeError: unsupported operand type(s) for +"),
+    ("", {"MODAL_MAX_THROTTLE_WAIT": "x"}, "Invalid value for max_throttle_wait config ('x')"),
+    ("loglevel = 5", {}, "modal can't be set up: Invalid value for loglevel"),
+    ("token_id = '\udcff'", {}, "modal can't be set up: Error when reading the modal config"),
+    ("[", {}, "modal can't be set up: Error when reading the modal config"),
+]
+
+
+@pytest.mark.parametrize(("held", "environment", "told"), SETTINGS)
+def test_whatever_modal_makes_of_its_settings_is_one_line_and_one_object(
+    server: LocalModal, tmp_path: Path, held: str, environment: dict[str, str], told: str
+) -> None:
+    config = tmp_path / "modal.toml"
+    config.write_bytes(f"[default]\n{held}\n".encode(errors="surrogateescape"))
+    outside = clean_environment(server, MODAL_CONFIG_PATH=str(config), **environment)
+    if "token_id" in held:
+        del outside["MODAL_TOKEN_ID"]
+    for flags in ([], ["--debug"]):
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), FROG, "--json", "--timeout", "10", *flags],
+            env=outside,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        error = json.loads(done.stdout)["error"]
+        *before, last = done.stderr.splitlines()
+        assert done.returncode == 1
+        assert told in error["message"]
+        assert last == f"error: {error['message']}"
+        assert bool(before) == bool(flags)
+        assert ("Traceback (most recent call last):" in before) == bool(flags)
+
+
+def test_what_the_system_refuses_is_an_object_too(server: LocalModal) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -n 9; {sys.executable} {SCRIPT} {FROG} --json"],
+        env=clean_environment(server),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["message"] == "[Errno 24] Too many open files"
 
 
 def test_a_full_disk_under_stdout_is_one_line(server: LocalModal) -> None:
@@ -610,6 +680,32 @@ def test_a_terminal_gets_colour_a_bar_and_a_spinner_that_goes_away(server: Local
     assert "\x1b[1;33m⚠ POSSIBLY STUCK" in shown
     assert "━━━" in shown
     assert "22% done" in shown
+
+
+BLIND = [{"TERM": "dumb"}, {"TERM": "unknown"}, {"TTY_COMPATIBLE": "0"}, {"TTY_INTERACTIVE": "0"}]
+
+
+@pytest.mark.parametrize("environment", BLIND)
+@pytest.mark.parametrize("words", [("--watch",), ("--follow",), (NO_LOGS,)])
+def test_a_terminal_that_can_t_be_steered_is_written_to_as_a_pipe(
+    server: LocalModal, environment: dict[str, str], words: tuple[str, ...]
+) -> None:
+    def end() -> None:
+        record = json.loads(server.files[RECORD])
+        server.files[RECORD] = json.dumps({**record, "status": "completed"}).encode()
+        server.finish(FROG_APP)
+
+    said = re.compile(b"Z running stuck: step 12/50|Logs: modal app logs|Verdict")
+    _, written = written_to_a_terminal(
+        server, (FROG, *words), environment=environment, meanwhile=end, answered=said
+    )
+    assert re.search(said, written.encode())
+    assert not re.search(r"\x1b\[[0-9?;]*[A-HJKhl]|\r(?!\n)", written)
+
+
+def test_a_terminal_is_one_whatever_else_is_asked_of_colours(server: LocalModal) -> None:
+    shown = on_a_terminal(server, "golden-finch", "--watch", environment={"FORCE_COLOR": ""})
+    assert "Verdict" in shown
 
 
 def test_no_color_leaves_a_terminal_uncoloured(server: LocalModal) -> None:

@@ -237,6 +237,8 @@ def test_the_rewards_are_drawn_in_buckets_with_first_last_and_best() -> None:
     assert tool.reward_text(rollouts[:1], 60) is None
     tiny = [tool.Rollout(n, mean_reward=n * 1e-310) for n in range(2)]
     assert tool.reward_text(tiny, 60) == "▁█  0.0000 → 0.0000, best 0.0000 (rollout_id 1)"
+    below = [tool.Rollout(n, mean_reward=reward) for n, reward in enumerate((-2e-5, -1e-5))]
+    assert tool.reward_text(below, 60) == "▁█  0.0000 → 0.0000, best 0.0000 (rollout_id 1)"
     assert tool.reward_text([tool.Rollout(n, mean_reward=1.0) for n in range(3)], 60) == (
         "▁▁▁  1.0000 → 1.0000, best 1.0000 (rollout_id 0)"
     )

@@ -1,6 +1,7 @@
 """Judging the log tail: the blocker, the last activity, and what is neither."""
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -256,5 +257,39 @@ def test_where_there_is_nothing_but_noise_it_is_said_since_when() -> None:
     assert tool.activity_text(judged, NOW) == "nothing but health checks since 14:12"
 
 
+STAMP = b"2026-09-21 14:13:20+00:00 "
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        (b"plain\nlines\n", b"plain\nlines\n"),
+        (b"%b 1%%\r%b 2%%\r%b 3%%\nnext\n" % (STAMP, STAMP, STAMP), b"%b 3%%\nnext\n" % STAMP),
+        (b"%b\r%b 1%%\r%b  \r\n" % (STAMP, STAMP, STAMP), b"%b 1%%\n" % STAMP),
+        (b"%b\n%b\x1b[1A\r 6%%\n" % (STAMP, STAMP), b"%b 6%%\n" % STAMP),
+        (b"%b\n%b\x1b[1A\r%b 6%%\n" % (STAMP, STAMP, STAMP), b"%b 6%%\n" % STAMP),
+        (b"%b 5%%\nother\n%b\x1b[1A\n" % (STAMP, STAMP), b"%b 5%%\nother\n" % STAMP),
+        (b"dos\r\nlines\r\n", b"dos\nlines\n"),
+        (b"\r\r\n \n\xff\r\xfe", b"\n \n\xfe"),
+        (b"", b""),
+    ],
+)
+def test_of_what_is_written_over_the_last_state_is_left(written: bytes, left: bytes) -> None:
+    assert tool.last_states(written) == left
+
+
 def test_an_empty_tail_tells_nothing() -> None:
     assert tool.diagnose("") == tool.Diagnosis()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["1" * 100_000, "a.b:1 " * 20_000, "[(" * 50_000, "a:1 " * 25_000, "checkpoint at " * 9_000],
+)
+def test_a_line_of_any_length_is_judged_in_no_time(line: str) -> None:
+    begun = time.perf_counter()
+    for written in (line.encode(), b"\n" + STAMP[:-1] * 9_000, (STAMP + b"\x1b[1A\r") * 9_000):
+        tool.last_states(written * 5)
+    tool.diagnose(tail(*[line] * 20))
+    # Generous: a pattern gone quadratic takes minutes.
+    assert time.perf_counter() - begun < 3

@@ -1,8 +1,10 @@
 """For programs, for a list, for watching: the other ways to ask."""
 
+import contextlib
 import json
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from conftest import (
     written_to_a_terminal,
 )
 from gym import Gym
-from local_modal import LocalModal
+from local_modal import LocalModal, LogEntry
 
 FROG = "elastic-frog-a1b2c3d4e5f6"
 FROG_APP = "ap-0123456789abcdefABCDEF"
@@ -107,6 +109,30 @@ def test_the_object_says_how_far_the_phase_is(shown: Shown) -> None:
     left = (progress["total"] - progress["done"]) / progress["per_second"]
     assert progress["left_seconds"] == pytest.approx(left)
     assert told["verdict"]["word"] == "running"
+
+
+def a_bar(server: LocalModal, _: object) -> None:
+    states = "".join(f"\rRollout generation: {n}%|{'█' * (n // 9)}| [01:06]" for n in range(101))
+    server.apps[FROG_APP].logs.append(LogEntry(time.time(), f"{states}\n"))
+
+
+@shows(FROG, "--json", "--tail", "1", arrange=a_bar)
+def test_of_a_bar_an_object_holds_the_last_state(shown: Shown) -> None:
+    (line,) = json.loads(shown.out)["logs"]["lines"]
+    assert re.fullmatch(r"20\d\d-\S+ \S+\+00:00 Rollout generation: 100%.*", line)
+
+
+@shows(FROG, "--tail", "1", arrange=a_bar)
+def test_of_a_bar_a_pipe_gets_the_last_state(shown: Shown) -> None:
+    assert "+00:00 Rollout generation: 100%" in shown.out
+    assert shown.out.partition("\nVerdict\n")[0].count("Rollout generation") == 1
+    assert "\r" not in shown.out
+
+
+def test_of_a_bar_a_terminal_gets_all_as_it_came(server: LocalModal) -> None:
+    a_bar(server, None)
+    _, written = written_to_a_terminal(server, (FROG, "--tail", "1"))
+    assert written.partition("Verdict")[0].count("Rollout generation: ") == 101
 
 
 @shows(FROG, "--json", "--no-logs")
@@ -251,22 +277,89 @@ def test_a_watch_says_once_what_failed_once_and_reads_it_again(
     assert err.count(f"could not read {path}") == 1
 
 
-def test_a_watch_reads_the_rollouts_again_only_when_the_step_moved(
+def test_a_watch_of_a_run_that_goes_on_reads_its_rollouts_again_only_when_the_step_moved(
     server: LocalModal, start: Follow
 ) -> None:
-    watching = start(FROG, "--watch", "--interval", "2")
-    watching.line_with("running stuck")
-    server.wait_for("VolumeGetFile2", subject=RECORD, count=2)
+    watching = start(OTTER, "--watch", "--interval", "2")
+    watching.line_with("running running")
+    server.wait_for("VolumeGetFile2", subject=f"training-runs/{OTTER}.json", count=3)
 
     def summaries() -> int:
         path = "training-rollouts-summary/summary.json"
         return sum(call.subject == path for call in server.calls if call.method != "block")
 
     assert summaries() == 1
-    progress = {"phase": "generate_rollouts", "current": 13, "total": 50}
-    change(server, FROG, metadata={"framework_progress": progress})
-    watching.line_with("step 13/50")
+    progress = {"phase": "generate_rollouts", "current": 31, "total": 100}
+    change(server, OTTER, metadata={"framework_progress": progress})
+    watching.line_with("step 31/100")
     assert summaries() == 2
+
+
+def test_a_watch_reads_again_what_its_word_rests_on(server: LocalModal, start: Follow) -> None:
+    path = "training-rollouts-summary/summary.json"
+    watching = start(FROG, "--watch", "--interval", "2")
+    watching.line_with("running stuck: step 12/50")
+    rows = json.loads(server.files[path])["items"]
+    fresh = {"training_run_id": FROG, "rollout_id": 11, "created_at": time.time()}
+    server.files[path] = json.dumps({"items": [*rows, fresh]}).encode()
+    watching.line_with("running running: step 12/50")
+
+
+def test_a_watch_tells_of_another_attempt_and_another_app(
+    server: LocalModal, start: Follow
+) -> None:
+    watching = start(FROG, "--watch", "--interval", "2")
+    assert ", app " not in watching.line_with("running stuck: step 12/50")
+    record = json.loads(server.files[RECORD])
+    change(server, FROG, metadata={**record["metadata"], "attempt_count": 2})
+    assert watching.line_with("; attempt 2, app ").endswith(f"; attempt 2, app {FROG_APP}\n")
+    (other,) = [app for app in server.apps.values() if app.description.startswith("brisk-otter")]
+    change(server, FROG, modal_app_id=other.app_id)
+    assert watching.line_with("; attempt ").endswith(f", app {other.app_id}\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "has_result", "ending", "status"),
+    [
+        ({"status": "pending"}, False, "pending unknown", 5),
+        ({"status": None}, False, "unknown unknown", 5),
+        ({"status": "pending"}, True, "pending completed", 0),
+        ({"status": "running"}, None, "running unknown", 1),
+        ({"status": "pending"}, None, "pending unknown", 1),
+    ],
+)
+def test_a_watch_ends_with_the_app_whatever_the_status_says(
+    server: LocalModal,
+    start: Follow,
+    fields: dict[str, Any],
+    has_result: bool | None,
+    ending: str,
+    status: int,
+) -> None:
+    result = f"train-results/{FROG}.json"
+    if has_result:
+        server.files[result] = b"{}"
+    if has_result is None:
+        server.fault("VolumeGetFile2", subject=result, status="PERMISSION_DENIED", message="no")
+    change(server, FROG, **fields)
+    server.finish(FROG_APP)
+    watching = start(FROG, "--watch", "--interval", "2")
+    assert f"Z {ending}: step 12/50" in watching.line_with("Z ")
+    ended, err = watching.end()
+    assert ended == status
+    assert (f"error: could not read {result}: no\n" in err) == (status == 1)
+
+
+def test_a_watch_gives_the_status_of_an_app_that_is_over_one_more_look(
+    server: LocalModal, start: Follow
+) -> None:
+    change(server, FROG, status="pending")
+    server.finish(FROG_APP)
+    watching = start(FROG, "--watch", "--interval", "2")
+    watching.line_with("pending unknown")
+    change(server, FROG, status="completed")
+    watching.line_with("completed completed")
+    assert watching.end() == (0, "")
 
 
 def test_a_watch_of_a_run_without_steps_sees_its_rollouts(
@@ -303,6 +396,26 @@ def test_follow_on_a_terminal_keeps_one_line_under_the_logs(server: LocalModal) 
     assert [line for line in screen if re.fullmatch(r"20\d\d-\S+ .*rollout 11: fresh", line)]
     assert re.search(r"step 12/50 · generate_rollouts for 22m[^\r\n]*\r\x1b\[2K", written)
     assert not [line for line in screen if "step 12/50 · " in line]  # each was erased again
+
+
+def test_what_is_noted_while_watching_goes_where_stderr_goes(
+    server: LocalModal, tmp_path: Path
+) -> None:
+    server.fault("AppGetOrCreate", status="PERMISSION_DENIED", message="not yours")
+
+    def meanwhile() -> None:
+        change(server, FROG, status="completed", ended_at=time.time())
+
+    for path in (tmp_path / "err.log", None):
+        change(server, FROG, status="running", ended_at=None)
+        with path.open("wb") if path else contextlib.nullcontext() as err:
+            status, written = written_to_a_terminal(
+                server, (FROG, "--watch", "--interval", "2"), meanwhile=meanwhile, err=err
+            )
+        noted = path.read_text() if path else written
+        assert status == 0
+        assert "note: could not read the app's state: not yours" in noted
+        assert ("note: " in written) == (path is None)
 
 
 def watched_to_its_end(server: LocalModal, columns: int, lines: int) -> str:

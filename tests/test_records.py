@@ -1,6 +1,7 @@
 """Records: every shape that the volume holds, read right."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,10 @@ def test_a_record_is_read_as_its_case_says(case: dict[str, Any]) -> None:
         (1789991000, 1789991000),
         (1789991000.5, 1789991000.5),
         ("1789991000", 1789991000),
+        (1789991000123, 1789991000.123),
+        ("1789991000000", 1789991000),
+        (1789991000123456, None),
+        ("١٧٨٩٩٩١٠٠٠", None),
         ("2026-09-21T11:43:20Z", 1789991000),
         ("2026-09-21T13:43:20+02:00", 1789991000),
         ("2026-09-21 11:43:20", 1789991000),
@@ -99,6 +104,26 @@ def test_a_record_is_read_as_its_case_says(case: dict[str, Any]) -> None:
 )
 def test_a_time_is_read_in_every_form_and_else_unknown(written: object, read_as: object) -> None:
     assert parse(created_at=written).created_at == read_as
+
+
+@pytest.mark.parametrize(
+    ("fields", "unread"),
+    [
+        (
+            {"created_at": "soon", "updated_at": True, "ended_at": -5},
+            ("created_at", "updated_at", "ended_at"),
+        ),
+        (
+            {"started_at": 1789991000123456, "updated_at": {"value": [1]}},
+            ("started_at", "updated_at"),
+        ),
+        ({"created_at": None, "started_at": "", "updated_at": 0, "ended_at": 1789991000123}, ()),
+    ],
+)
+def test_times_that_are_there_but_can_t_be_read_are_named(
+    fields: dict[str, Any], unread: tuple[str, ...]
+) -> None:
+    assert parse(**fields).unread_times == unread
 
 
 @pytest.mark.parametrize(
@@ -137,10 +162,21 @@ def test_an_app_id_is_the_field_or_the_end_of_its_url(
         ("gene\ud800rate", "generate"),
         ("[red]generate[/red] :smile:", "[red]generate[/red] :smile:"),
         ("génération 生成", "génération 生成"),
+        ("a\u00a0b\u3000c", "a\u00a0b\u3000c"),
     ],
 )
 def test_text_loses_what_could_steer_a_screen(field: str, shown: str) -> None:
     assert parse(framework_status=field).phase == shown
+
+
+@pytest.mark.parametrize("part", ["a", "生成", "\u00e9 "])
+def test_printable_text_of_any_size_is_cleaned_at_once(part: str) -> None:
+    text = part * 500_000
+    begun = time.perf_counter()
+    assert tool.clean(text) == text
+    cleaned = time.perf_counter()
+    assert len([character for character in text if character.isprintable()]) == len(text)
+    assert 5 * (cleaned - begun) < time.perf_counter() - cleaned  # than a look at each
 
 
 def test_a_long_error_keeps_its_head_and_its_end() -> None:
@@ -208,12 +244,17 @@ def test_rows_are_kept_once_an_id_the_newest_and_junk_is_passed_over() -> None:
                 7,
                 {"status": "no id"},
                 {"training_run_id": "../escape"},
+                {"training_run_id": "My Run (2)"},
                 {"run_id": "a-b-2"},
                 {"training_run_id": "a-b-1", "created_at": 9, "status": "failed"},
             ]
         }
     )
-    assert [(row.run_id, row.created_at) for row in rows] == [("a-b-1", 9), ("a-b-2", None)]
+    assert [(row.run_id, row.created_at) for row in rows] == [
+        ("a-b-1", 9),
+        ("My Run (2)", None),
+        ("a-b-2", None),
+    ]
 
 
 @pytest.mark.parametrize("summary", [None, [], {}, {"items": None}, "x", 5, {"items": {"a": 1}}])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import run_progress as tool
-from conftest import Shown, shows
+from conftest import Shown, Tool, shows
 from local_modal import LocalModal, LogEntry
 
 FROG = "elastic-frog-a1b2c3d4e5f6"
@@ -58,6 +58,9 @@ MASKED = [
     (f"--sglang-api-key={LONG}", "--sglang-api-key=Zq8X…"),
     (f"  wandb_key ................ {LONG}", "  wandb_key ................ Zq8X…"),
     (f"two: hf_{LONG} and password={LONG}", "two: hf_Z… and password=Zq8X…"),
+    (f"jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{LONG}", "jwt eyJh…"),
+    (f'{{"jwt":"eyJhbGciOiJSUzI1NiJ9.e30.{LONG}_-{LONG}"}}', '{"jwt":"eyJh…"}'),
+    (f"?sig=eyJlbmMiOiJBMTI4R0NNIn0..{LONG}.{LONG}.{LONG}&x=1", "?sig=eyJl…&x=1"),
 ]
 
 LEFT_ALONE = [
@@ -102,6 +105,7 @@ LEFT_ALONE = [
     "  wandb_key_path ................ None",
     "--wandb-key --use-wandb-for-every-rank",
     "Rollout generation:  25%|██        | 64/256 [01:06]\r\x1b[1A\r",
+    "eyJust.a.name eyJhbGciOiJIUzI1NiJ9 keyJhbGciOi.eyJzdWIi.json",
     "",
 ]
 
@@ -137,6 +141,8 @@ def test_the_longest_tail_is_masked_in_no_time() -> None:
         "api_key=a" + "/" * 200_000,
         "-" * 200_000 + "key",
         "wandb_key " + "." * 200_000,
+        "eyJhbGciOi." * 20_000,
+        "eyJ" * 70_000,
     ):
         tool.mask_secrets(line)
     assert time.perf_counter() - begun < 3
@@ -162,6 +168,37 @@ def test_logs_errors_and_fields_show_no_credential(shown: Shown) -> None:
     assert "no newline hf_Z…" in shown.out
     assert "Bearer Zq8X… is not allowed" in shown.line("app")
     assert "Bearer Zq8X… is not allowed" in shown.err
+
+
+SECRETS = (f"hf_{LONG}", f"api_key='{LONG}'", f"Bearer {LONG}", f"x://me:{LONG}@db")
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("before", [0, 950, 965, 980, 990, 999, 1990])
+def test_no_text_is_cut_before_it_is_masked(secret: str, before: int) -> None:
+    text = f"{'x' * before} {secret} and more"
+    phases = {text: {"start": 1, "duration_s": 5}}
+    record = {
+        **dict.fromkeys(("framework", "status", "framework_status", "modal_app_url"), text),
+        "error_message": f"{text}\n{text}",
+        "metadata": {"terminal_reason": text, "resumed_from_checkpoint": text},
+        "substep_times": {"1": phases, "2": phases},
+        "step_times": {"1": {"duration_s": 5}},
+        "config": {"wandb": {"run_id": text}, "model": {"model_name": text}},
+    }
+    run = tool.guarded(tool.parse_run(record, FROG), tool.Arguments().guard)
+    assert LONG[:5] not in repr(run)
+    assert len(run.phase or "") <= tool.FIELD_LIMIT + 1
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("before", [80, 95, 990])
+def test_a_query_that_holds_a_credential_is_not_shown_with_half_of_it(
+    tool: Tool, secret: str, before: int
+) -> None:
+    shown = tool(f"{'x' * before} {secret}", "--no-logs")
+    assert shown.status == 3
+    assert LONG[:5].casefold() not in shown.err
 
 
 @shows(FROG, "--tail", "3", "--show-secrets", arrange=leaky)

@@ -23,6 +23,7 @@ Without RUN, the newest runs are listed, those that say running first.
   --volume NAME    the volume of a fork or a copy (default: the gym's own, new or old name)
   --timeout S      seconds that the reading, and again the tail, may take (default: 60)
   --show-secrets   show credentials whole, not as their first four characters and …
+  --debug          show the traceback of an error
   -h, --help       show this text
 
 examples:
@@ -50,14 +51,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import IO, NoReturn
+
+
+def is_screen(stream: IO[str] | None) -> bool:
+    """Whether it is a terminal that can be steered; any other is written to as a pipe is."""
+    dumb = os.environ.get("TERM", "").casefold() in ("dumb", "unknown")
+    refused = "0" in (os.environ.get("TTY_COMPATIBLE"), os.environ.get("TTY_INTERACTIVE"))
+    return stream is not None and stream.isatty() and not dumb and not refused
 
 
 def leave(number: int, _frame: object = None) -> NoReturn:
-    """End at once on a signal, whatever is going on, with the terminal as it was."""
-    if sys.stderr and sys.stderr.isatty():
+    """Die of a signal at once, with the terminal as it was: a shell's loop then ends too."""
+    if is_screen(sys.stderr):
         os.write(2, b"\r\x1b[2K\x1b[?25h")  # the spinner's line and the cursor that it hid
-    os._exit(128 + number)
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+    os._exit(128 + number)  # should it be blocked
 
 
 # Signals that end the command; what it started ends with it, since `Logs` sees to that.
@@ -68,6 +78,7 @@ if __name__ == "__main__":  # before the imports below: they take long enough to
             signal.signal(deadly, leave)
 
 import argparse
+import ast
 import asyncio
 import contextlib
 import difflib
@@ -83,6 +94,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+import traceback
 import unicodedata
 import warnings
 from collections import deque
@@ -90,7 +102,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -101,14 +114,13 @@ T = TypeVar("T")
 
 # ======================================================================================
 # Records: what the volume's JSON means. All knowledge of field names and old shapes is
-# here; what leaves this section is checked, cleaned and in seconds, unknown is None.
+# here; what leaves this section is checked, cleaned and in seconds, unknown is None. No text
+# is cut here: a credential that is cut in two is no longer known as one.
 # ======================================================================================
 
 Seconds: TypeAlias = float
 EpochSeconds: TypeAlias = float
 
-# Characters of one field that are kept: far above any real id, URL or phase name.
-FIELD_LIMIT = 1_000
 # Lines of an error message that are kept: its head, and its end, where a traceback says why.
 ERROR_HEAD, ERROR_END = 10, 3
 # The last second that a datetime can hold; what lies beyond is no time.
@@ -125,6 +137,7 @@ DATASETS = (
     ("recipe", "prompt_data"),
     ("dataset", "name"),
 )
+TIMES = ("created_at", "started_at", "updated_at", "ended_at")
 ENDED_STATUSES = frozenset({"completed", "failed", "stopped", "cancelled"})
 STATUSES = {status: status for status in ("running", *ENDED_STATUSES)} | {"canceled": "cancelled"}
 # The set-up, in its order; the stages of a launcher; what comes before the loop; phases of a step
@@ -140,9 +153,8 @@ TRAINING = frozenset(
 PHASES = TRAINING | NO_ROLLOUT_YET | {"training"}
 # What the gym's own step time leaves out.
 BESIDE_THE_STEP = frozenset({"checkpoint_save", "evaluate_rollouts", "evaluate_rollouts_end"})
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 APP_ID = re.compile(r"ap-[A-Za-z0-9]{1,64}")
-NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*")
+NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 HTTPS_URL = re.compile(r"https://[^\s\"'<>\\`]+")
 ROLLOUT_FILE = re.compile(r"(?P<run_id>.+)__(?P<rollout_id>\d{1,15})\.json")
 CHUNK_FILE = re.compile(r"chunk-(\d{1,15})-\w+\.json")
@@ -240,6 +252,7 @@ class Run:
     dataset: str | None
     phase_began: EpochSeconds | None
     attempt_began: EpochSeconds | None
+    unread_times: tuple[str, ...]
     steps: tuple[Timings, ...]  # the whole ones, newest first
     latest_rollout: Rollout | None
     asynchronous: bool = False
@@ -312,11 +325,14 @@ def clean(text: str) -> str:
     """Drop what could steer a screen: escapes, control, direction and unprintable characters."""
     if text.isprintable():  # as nearly all is
         return text
-    return "".join(
-        character
-        for character in ESCAPE.sub("", text)
-        if character.isprintable() or unicodedata.category(character) == "Zs"
-    )
+    text = ESCAPE.sub("", text)
+    unprintable = (character for character in set(text) if not character.isprintable())
+    return text.translate({ord(c): None for c in unprintable if unicodedata.category(c) != "Zs"})
+
+
+def is_run_id(text: str) -> bool:
+    """Whether it can be the name of a record's file and of a line, whoever gave it."""
+    return bool(text) and text.isprintable() and "/" not in text
 
 
 def parse_json(raw: bytes) -> object:
@@ -351,12 +367,7 @@ def _text(value: object, *keys: str) -> str | None:
     found = _scalar(value, *keys)
     if not isinstance(found, str):
         return None
-    return shortened(clean(found[: 2 * FIELD_LIMIT]).strip()) or None
-
-
-def shortened(text: str) -> str:
-    """The text, cut where it is longer than any real field."""
-    return text if len(text) <= FIELD_LIMIT else text[:FIELD_LIMIT] + "…"
+    return clean(found).strip() or None
 
 
 def _number(value: object, *keys: str) -> float | None:
@@ -400,6 +411,8 @@ def _time(value: object, *keys: str) -> EpochSeconds | None:
             number = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
+    if number is not None and 1e12 <= number < 1e13:  # noqa: PLR2004 - 13 digits: milliseconds
+        number /= 1_000
     return number if number is not None and 0 < number < YEAR_10000 else None
 
 
@@ -487,6 +500,7 @@ def parse_run(record: object, run_id: str) -> Run:
         phase_began=_newest(start for name, start in open_substeps if name == phase)
         or (_time(progress, "updated_at") if in_phase else None),
         attempt_began=attempt_began,
+        unread_times=tuple(t for t in TIMES if _scalar(record, t) and not _time(record, t)),
         steps=(),
         latest_rollout=latest,
     )
@@ -607,11 +621,8 @@ def _parse_error(record: object) -> tuple[str, ...]:
     found = _scalar(record, "error_message")
     if not isinstance(found, str):
         return ()
-    lines = [
-        shortened(shown)
-        for line in found.splitlines()
-        if (shown := clean(line.expandtabs(4)).rstrip())
-    ]
+    cleaned = (clean(line.expandtabs(4)).rstrip() for line in found.splitlines())
+    lines = [line for line in cleaned if line]
     left_out = len(lines) - ERROR_HEAD - ERROR_END
     if left_out <= 1:
         return tuple(lines)
@@ -700,7 +711,7 @@ def _parse_step_timings(record: object, step: int, *, begun_after: bool) -> Timi
         total = end - start
     substeps = dict(_items(record, "substep_times", str(step)))
     phases = [
-        (_time(substep, "start"), shortened(clean(name)), seconds)
+        (_time(substep, "start"), clean(name), seconds)
         for name, substep in substeps.items()
         if (seconds := _duration(substep, "duration_s")) is not None
     ]
@@ -780,7 +791,7 @@ def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, 
         for key in ("busy_duration_s", "total_duration_s"):
             seconds = _duration(phase, key) if seconds is None else seconds
         if seconds is not None:
-            yield began, shortened(clean(name)), seconds
+            yield began, clean(name), seconds
 
 
 # ---- Rows: of the runs, and of the rollouts.
@@ -800,7 +811,7 @@ def parse_rows(summary: object) -> tuple[Row, ...]:
             created_at=_time(item, "created_at"),
             record=item,
         )
-        if RUN_ID.fullmatch(run_id) and _is_newer(row, rows.get(run_id)):
+        if is_run_id(run_id) and _is_newer(row, rows.get(run_id)):
             rows[run_id] = row
     return tuple(rows.values())
 
@@ -837,7 +848,8 @@ def _rows_of_run(raw: bytes, run_id: str) -> list[object] | None:
     None where that isn't sure to hold all of them. Rows are sorted by their run, and begin with it.
     """
     key = b'{"training_run_id": "'
-    named, cited = key + run_id.encode() + b'"', b'"' + run_id.encode() + b'"'
+    cited = json.dumps(run_id, ensure_ascii=False).encode()
+    named = key[:-1] + cited
     first, last = raw.find(named), raw.rfind(named)
     if not raw.startswith(b'{"items": [') or not raw.rstrip().endswith(b"}]}") or b"\\u" in raw:
         return None
@@ -930,8 +942,9 @@ def with_updates(record: object, updates: Sequence[object]) -> object:
     recorded = _member(rollout, "latest_rollout")
     if recorded and _rollout_age(recorded) >= _rollout_age(latest):
         merged["latest_rollout"] = recorded
-    updated = _newest(_time(each, "updated_at") for each in (record, notice, rollout))
-    return {**record, "metadata": merged, "framework_status": phase, "updated_at": updated}
+    known = _newest(_time(each, "updated_at") for each in (record, notice, rollout))
+    at = known or record.get("updated_at")  # which is told of, if it can't be read
+    return {**record, "metadata": merged, "framework_status": phase, "updated_at": at}
 
 
 def _progress_age(progress: object) -> tuple[float, int]:
@@ -976,7 +989,7 @@ def parse_metrics(copies: Iterable[object]) -> tuple[Metric, ...]:
                 number, at = _measure(value), _time(copy, "written", step, name)
                 if number is None or name.startswith("dojo/"):
                     continue
-                metric = Metric(shortened(clean(name)), number, int(step), at)
+                metric = Metric(clean(name), number, int(step), at)
                 other = values.get((name, metric.step))
                 if other is None or (at or 0) >= (other.at or 0):
                     values[name, metric.step] = metric
@@ -1091,6 +1104,8 @@ OTHER_ID = re.compile(r"[a-z0-9]{8}|(?:ap|fc)-.*")
 SDK = {"modal", "grpclib", "aiohttp"}
 # Seconds for which the app's state may hold the blocks back once all else is there.
 APP_PATIENCE = 5.0
+# Seconds within which Modal must be reached: the SDK, whose last words tell less, tries for 57.
+OPENING_PATIENCE = 20.0
 # Records read at once while looking for an app id or a W&B id.
 RECORDS_AT_ONCE = 32
 # Seconds by which a record is newer than its row says, if the row is of an earlier time.
@@ -1207,7 +1222,17 @@ def _is_fault(error: Exception) -> bool:
 
 def _words(fault: BaseException) -> str:
     """A failure in Modal's own words, on one line."""
-    return shortened(clean(" ".join(str(fault).split()))) or type(fault).__name__
+    return clean(" ".join(str(fault).split())) or type(fault).__name__
+
+
+def _address() -> str:
+    """Where modal looks for Modal, and the proxies that are set: either may be wrong."""
+    import modal.config
+
+    settings = (f"{name}={value}" for name, value in sorted(os.environ.items()))
+    proxies = [setting for setting in settings if re.match("(?i:https?|all)_(?i:proxy)=.", setting)]
+    told = " with ".join([str(modal.config.config["server_url"]), *proxies])
+    return re.sub("//[^/ ]*@", "//", told)  # without a name and a password
 
 
 class Store:
@@ -1227,8 +1252,9 @@ class Store:
         """Look the volume up. Raises ProgressError with the next step."""
         import modal.exception
 
+        opening = min(self.patience, OPENING_PATIENCE)
         try:
-            async with asyncio.timeout_at(self.deadline):
+            async with asyncio.timeout(opening):
                 await self.volume.hydrate.aio()
         except modal.exception.AuthError as fault:
             words = f"Modal gives no access: {_words(fault)}"
@@ -1237,9 +1263,9 @@ class Store:
         except modal.exception.NotFoundError as fault:
             raise NoVolumeError(_words(fault)) from fault
         except (modal.exception.ConnectionError, OSError) as fault:
-            words = f"Modal can't be reached: {_words(fault)}"
+            words = f"Modal can't be reached at {_address()}: {_words(fault)}"
             if isinstance(fault, TimeoutError):
-                words = f"Modal did not answer within {self.patience:g} s"
+                words = f"Modal did not answer within {opening:g} s at {_address()}"
             raise ProgressError(f"{words}; check the network, then try again") from fault
         except Exception as fault:
             if not _is_fault(fault):
@@ -1367,6 +1393,8 @@ async def read_run(
         beside.metrics,
     )
     run = replace(parse_run(record, beside.run_id), asynchronous=is_asynchronous(timings.values()))
+    if run.unread_times:
+        note(f"times can't be read in the record: {', '.join(run.unread_times)}")
     rollouts, counted, incomplete = await _read_rollouts(store, run, beside.rows)
     run = step_borne_out(run, rollouts) if counted else run
     app = await _await_app(store, app_state) if app_state else None
@@ -1391,8 +1419,10 @@ async def read_run(
     )
 
 
-async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
-    """The run as it stands now: its record and its app, the rest only where the step moved."""
+async def refresh(
+    found: Found, env: str | None, patience: Seconds, doubtful: Callable[[Found], bool]
+) -> Found:
+    """The run as it stands now: its record and its app, the rest where that may have moved."""
     (store,) = await open_stores([found.volume], env, patience)
     run_id = found.run.run_id
     updates = asyncio.create_task(_updates_of(store))
@@ -1405,7 +1435,7 @@ async def refresh(found: Found, env: str | None, patience: Seconds) -> Found:
     app = await _await_app(store, app_state) if app_state else None
     fresh = replace(found, run=run, app=app, failures=tuple(store.failures))
     moved = (run.step, run.status, fresh.live) != (found.run.step, found.run.status, found.live)
-    if moved or run.step is None or found.failures:
+    if moved or run.step is None or found.failures or doubtful(fresh):
         return await read_run(run_id.casefold(), [found.volume], env, patience)
     return fresh
 
@@ -1427,6 +1457,9 @@ async def read_runs(
     if not run_ids and index.failures:
         raise ProgressError(index.failures[0])
     runs = await _read_candidates(run_ids[:limit], index)
+    if any(run.unread_times for run in runs):
+        unread = (run.run_id for run in runs if run.unread_times)
+        note(f"times can't be read in the records of {', '.join(unread)}")
     running_first = sorted(runs, key=lambda run: run.status != "running")
     return tuple(running_first), len(run_ids) - len(runs), index.failures
 
@@ -1551,7 +1584,7 @@ async def _read_index(
     Both, since a summary loses rows.
     """
     settles = query is not None and not OTHER_ID.fullmatch(query)
-    listings = [asyncio.create_task(_read_names(store)) for store in stores]
+    listings = [asyncio.create_task(_read_names(store, note)) for store in stores]
     summaries = [] if settles else [asyncio.create_task(_read_summary(store)) for store in stores]
     written: dict[str, int] = {}
     homes: dict[str, Store] = {}
@@ -1574,11 +1607,14 @@ async def _read_index(
     return Index(stores, rows, written, homes)
 
 
-async def _read_names(store: Store) -> dict[str, int]:
+async def _read_names(store: Store, note: Callable[[str], None]) -> dict[str, int]:
     """The ids of all records, and when each was written."""
     names = await store.noted(store.soon(store.written(RUNS), f"{RUNS}/")) or {}
     ids = {name.removesuffix(".json"): at for name, at in names.items() if name.endswith(".json")}
-    return {run_id: at for run_id, at in ids.items() if RUN_ID.fullmatch(run_id)}
+    named = {run_id: at for run_id, at in ids.items() if is_run_id(run_id)}
+    if len(named) < len(ids):
+        note(f"records whose names can't be shown are left out: {len(ids) - len(named)}")
+    return named
 
 
 async def _read_summary(store: Store) -> tuple[tuple[Row, ...], str | None, set[str]]:
@@ -1599,11 +1635,13 @@ async def _choose(query: str, index: Index) -> str:
     """The one run id that the query means; NoMatchError or SeveralMatchError otherwise."""
     rows = list(index.rows.values())
     matched = match_runs(query, rows, index.written)
-    if not matched or not any(query in run_id.casefold() for run_id in matched):
+    named = any(query in run_id.casefold() for run_id in matched)
+    if not named and re.fullmatch(r"[\w.-]+", query):  # else it can be no other id either
         matched = await _match_in_records(query, index, matched)
     if len(matched) == 1:
         return matched[0]
-    shown = f"'{clean(query[:QUERY_LIMIT])}{'…' if len(query) > QUERY_LIMIT else ''}'"
+    # Quoted as Python does, what can't be printed too; none is cut, it may hold a credential.
+    shown = f"{query!r}" if len(query) <= QUERY_LIMIT else f"those {len(query):,} characters"
     if matched:
         newest = index.newest_first(matched)
         runs = await _read_candidates(newest[:CANDIDATES_SHOWN], index)
@@ -1625,6 +1663,7 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
     A row may be missing, or be of the time before the run had this app. What rows alone have
     matched, one more batch of records may match too: it is never guessed.
     """
+    deadline = max(store.deadline for store in index.stores)
 
     def unknown(run_id: str) -> bool:
         row = index.rows.get(run_id)
@@ -1645,7 +1684,8 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
     ):
         runs = [run for run in await asyncio.gather(*map(read, batch)) if run]
         matched = tuple({*matched, *match_runs(query, runs, ())})
-        if matched:
+        late = asyncio.get_running_loop().time() > deadline
+        if matched or (late and index.failures):
             break
     return matched
 
@@ -1990,6 +2030,10 @@ SIDES: dict[Side, tuple[str, ...]] = {
     "training": _listed("""megatron; fsdp; train; actormodel; critic; policy; learner; optimizer;
         iteration; checkpoint; timer"""),
 }
+STAMPED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* "
+# How modal goes on with a line that an entry ended with a carriage return.
+MOVED_UP = re.compile(rb"(?:\A|\n)(%b)\x1b\[1A(?:\r(?:%b)?|(?=\n))" % (STAMPED, STAMPED))
+BLANK = re.compile(rb"(?:%b)?\s*" % STAMPED)
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) ?")
 # Ray's prefixes and torchrun's, which tell the process.
 WRITER = re.compile(r"(?:\([A-Za-z_][^()\s]*(?: [^()]*)?\) ?|\[[Rr]ank ?\d+\]: ?)+")
@@ -2268,15 +2312,28 @@ def with_earlier(told: Diagnosis, earlier: Diagnosis) -> Diagnosis:
     return replace(told, blocker=replace(blocker, above=blocker.at < since))
 
 
+def last_states(lines: bytes) -> bytes:
+    """Whole lines as a terminal leaves them: of one that is written over, a bar, its last state."""
+    if b"\x1b[1A" in lines:
+        lines = MOVED_UP.sub(rb"\r\1", lines)
+    return b"\n".join(map(_last_state, lines.split(b"\n")))
+
+
+def _last_state(line: bytes) -> bytes:
+    states = line.split(b"\r")
+    last = next((state for state in reversed(states) if not BLANK.fullmatch(state)), states[-1])
+    stamp = re.match(STAMPED, line)
+    return last if stamp is None or re.match(STAMPED, last) else stamp[0] + last
+
+
 def _lines(tail: str) -> Iterator[Line]:
     stamp = ""
-    for number, entry in enumerate(tail.split("\n")):
+    drawn = last_states(tail.encode(errors="surrogatepass")).decode(errors="surrogatepass")
+    for number, entry in enumerate(drawn.split("\n")):
         stamped = STAMP.match(entry)
         start = stamped.end() if stamped else 0
         stamp = stamped[1] if stamped else stamp
-        # Of a bar that is drawn over and over the last state counts.
-        drawn = entry.rfind("\r", start, len(entry.rstrip("\r"))) + 1
-        text = entry[max(start, drawn) :][:LOG_LINE_LIMIT]
+        text = entry[start : start + LOG_LINE_LIMIT]
         text = clean(text.replace("\t", "    ")).rstrip()
         written = WRITER.match(text)
         writer = written[0] if written else ""
@@ -2480,7 +2537,7 @@ def _standing(events: Sequence[Event], ended_at: EpochSeconds) -> list[Event]:
         return []
     events = events[ends[-1] :] if ends else events
     preempted = [event.line.at + GRACE for event in events if event.kind.name == "preempted"]
-    again_at = _newest(at for at in preempted if at < ended_at) or 0.0  # Modal started it again
+    again_at = _newest(at for at in preempted if at < ended_at) or -1.0  # Modal started it again
     moved: dict[str, EpochSeconds] = {}
     answered: set[str] = set()
     recovered = False
@@ -2897,6 +2954,8 @@ PIPE_WIDTH = 1_000_000
 # Columns below which a window is left to wrap by itself: there is no room for labels and values.
 NARROW = 50
 LAST_ROLLOUTS = 5
+# Characters of one text that are shown: far above any real id, URL or phase name.
+FIELD_LIMIT = 1_000
 SPARK, SPARKS = "▁▂▃▄▅▆▇█", 60
 # Characters of a log line that the verdict quotes: the whole line stands in the logs above.
 BLOCKER_SHOWN, ACTIVITY_SHOWN = 300, 200
@@ -2911,7 +2970,8 @@ _TOKEN = re.compile(
     rf"{_START}(?P<before>(?i:bearer)\s+{_COLOUR}(?=[\w.~+/=-]*\d))?"
     r"(?P<token>(?(before)[\w.~+/=-]{16,}"
     r"|(?:(?:ak|as|wk|ws)-[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}"
-    r"|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abp]-[\w-]{16,})))",
+    r"|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abp]-[\w-]{16,}"
+    r"|eyJ[\w-]{8,}+\.[\w-]*+\.[\w-]{16,}+(?:\.[\w-]++)*+)))",  # a JWT: 3 parts, or 5
     re.ASCII,
 )
 # How the names end to which credentials are assigned.
@@ -2933,12 +2993,17 @@ _IN_URL = re.compile(r"(?P<before>://[\w.%+~-]*:)(?P<token>[^\s/@:]{8,}+)(?=@)")
 _TRACES = (
     "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_",
     "github_pat_", "glpat-", "xox", "bearer", "key", "secret", "password", "_token", "-token",
-    "login", "://",
+    "login", "://", "eyj",
 )  # fmt: skip
 _CODE_OR_PATH = re.compile(
     r"[(\[]|os\.environ|^-?\d+\.\d+$|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
 )
 SECRET_SHOWN = 4
+
+
+def shortened(text: str) -> str:
+    """The text, cut where it is longer than any real field."""
+    return text if len(text) <= FIELD_LIMIT else text[:FIELD_LIMIT] + "…"
 
 
 def mask_secrets(text: str) -> str:
@@ -3264,7 +3329,7 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
         table.add_row(
             str(rollout.rollout_id),
             _or_dash(rollout.samples, "{}"),
-            *([_or_dash(rollout.mean_reward, "{:.4f}")] if "mean reward" in columns else []),
+            *([_or_dash(rollout.mean_reward, "{:z.4f}")] if "mean reward" in columns else []),
             "–" if rollout.seconds is None else duration_text(rollout.seconds),
             *([styled(rollout.trouble, "bad")] if rollout.trouble else []),
         )
@@ -3286,7 +3351,7 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
     high = max(filter(math.isfinite, means), default=0.0)
     line = "".join(spark(mean, low, high) for mean in means)
     best = max(finite, key=lambda rollout_id: finite[rollout_id])
-    first, last, most = (_or_dash(n, "{:.4f}") for n in (rewards[0], rewards[-1], finite[best]))
+    first, last, most = (_or_dash(n, "{:z.4f}") for n in (rewards[0], rewards[-1], finite[best]))
     return f"{line}  {first} → {last}, best {most} (rollout_id {best})"
 
 
@@ -3570,7 +3635,8 @@ def new_console() -> Console:
     """A console that takes text as it is. NO_COLOR and FORCE_COLOR are rich's to obey."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    screen = is_screen(sys.stdout) or None
+    return Console(highlight=False, markup=False, emoji=False, force_terminal=screen)
 
 
 def open_console(*, fold: bool = True) -> Console:
@@ -3579,7 +3645,7 @@ def open_console(*, fold: bool = True) -> Console:
     Lists don't `fold`: their ids are to be copied.
     """
     console = new_console()
-    if not fold or not sys.stdout.isatty() or console.width < NARROW:
+    if not fold or not is_screen(sys.stdout) or console.width < NARROW:
         console.width = PIPE_WIDTH
     return console
 
@@ -3642,7 +3708,7 @@ def error_line(stderr: bytes) -> str:
     told = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
     boxed = " ".join(line.strip("│ ") for line in lines if line.startswith("│"))
     last = next((line for line in reversed(lines) if line), "it said nothing")
-    return shortened(told[-1] if told else boxed or last)
+    return told[-1] if told else boxed or last
 
 
 class Logs:
@@ -3719,7 +3785,7 @@ class Logs:
 
 # Log entries; the limit is that of `modal app logs`.
 TAIL_DEFAULT, TAIL_LIMIT = 200, 20_000
-# Seconds; the SDK itself gives up on a server that can't be reached after 57.
+# Seconds.
 TIMEOUT_DEFAULT, TIMEOUT_LIMIT = 60.0, 86_400
 # Seconds between two looks of --watch, and between two of the line under the logs of --follow.
 INTERVAL_DEFAULT = 15.0
@@ -3744,7 +3810,7 @@ class Arguments(argparse.Namespace):
     env: str | None
     volume: str | None
     timeout: Seconds
-    show_secrets: bool
+    show_secrets: bool = False
 
     @property
     def volumes(self) -> tuple[str, ...]:
@@ -3752,8 +3818,12 @@ class Arguments(argparse.Namespace):
         return (self.volume,) if self.volume else VOLUMES
 
     def guard(self, text: str) -> str:
-        """What every text passes before it is shown."""
-        return text if self.show_secrets else mask_secrets(text)
+        """What every text passes before it is shown: credentials masked, and only then cut."""
+        return shortened(text if self.show_secrets else mask_secrets(text))
+
+    def guard_logs(self, lines: bytes) -> bytes:
+        """The same for log output, which is never cut."""
+        return lines if self.show_secrets else mask_secrets_in_bytes(lines)
 
     def note(self, text: str) -> None:
         """A line on stderr about what is no error."""
@@ -3764,8 +3834,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{clean(message)}; see {self.prog} --help")
 
-    def format_help(self) -> str:
-        return f"{__doc__}"
+    def print_help(self, file: object = None) -> None:  # noqa: ARG002 - as argparse has it
+        # Argparse would keep a failed write to itself. With -OO the text is in the file alone.
+        text = __doc__ or ast.get_docstring(ast.parse(Path(__file__).read_text("utf-8")))
+        print(text, flush=True)
 
 
 def _within(number: type[_Number], least: float, most: float) -> Callable[[str], _Number]:
@@ -3773,7 +3845,7 @@ def _within(number: type[_Number], least: float, most: float) -> Callable[[str],
 
     def read(text: str) -> _Number:
         try:
-            found = number(text)
+            found = number(text if NUMBER.fullmatch(text) else "-1")
         except ValueError:
             found = number(-1)
         if not least <= found <= most:
@@ -3798,12 +3870,13 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     parser.add_argument("-e", "--env", metavar="ENV")
     parser.add_argument("--volume", metavar="NAME")
     parser.add_argument("--show-secrets", action="store_true")
+    parser.add_argument("--debug", action="store_true")
     timeout = _within(float, 0.1, TIMEOUT_LIMIT)
     parser.add_argument("--timeout", type=timeout, metavar="S", default=TIMEOUT_DEFAULT)
     parser.set_defaults(output="tail")
     given = parser.parse_args(words, Arguments())
-    if given.query == "":
-        parser.error("RUN is empty: give an id or a part of one")
+    if given.query is not None and not clean(given.query).strip():
+        parser.error("RUN is empty, or can't be printed: give an id or a part of one")
     if given.query is None and (given.tail or given.output != "tail"):
         parser.error("RUN is missing: --tail, --no-logs, --follow and --watch need one")
     if given.query is not None and given.limit:
@@ -3890,7 +3963,7 @@ def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
             sys.stdout.write("\n")
     told = None
     if output or (logs and found.run.app_id and not failures):
-        told = judge_logs(arguments, found, output.decode(errors="replace"))
+        told = judge_logs(arguments, found, output)
     show(out, ["", *verdict_block(found, judge(found, time.time(), told))])
     return status_after(failures)
 
@@ -3902,17 +3975,18 @@ def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
     if logs and found.run.app_id:
         words = logs_words(arguments, found.run.app_id)
         try:
-            output = b"".join(logs.lines(arguments.timeout))
-            tail = (["modal", *words], arguments.guard(output.decode(errors="replace")))
-            told = judge_logs(arguments, found, tail[1])
+            output = arguments.guard_logs(b"".join(logs.lines(arguments.timeout)))
+            tail = (["modal", *words], last_states(output).decode(errors="replace"))
+            told = judge_logs(arguments, found, output)
         except ProgressError as error:
             failures += (arguments.guard(f"could not read the logs: {error}"),)
     print_json(report(found, judge(found, time.time(), told), tail))
     return status_after(failures)
 
 
-def judge_logs(arguments: Arguments, found: Found, tail: str) -> Diagnosis:
+def judge_logs(arguments: Arguments, found: Found, output: bytes) -> Diagnosis:
     """What the tail tells, and where its failures may begin above it, what more entries do."""
+    tail = output.decode(errors="replace")
     if arguments.output == "follow":
         return diagnose(tail)
     told = diagnose(tail, arguments.tail)
@@ -3922,12 +3996,12 @@ def judge_logs(arguments: Arguments, found: Found, tail: str) -> Diagnosis:
     try:
         logs.ask(logs_words(arguments, found.run.app_id, tail=LOOKED_BACK))
         with spinner("looking for the cause further back"):
-            more = b"".join(logs.lines(arguments.timeout))
+            more = arguments.guard_logs(b"".join(logs.lines(arguments.timeout)))
     except ProgressError:  # the tail itself was read
         return told
     finally:
         logs.end()
-    return with_earlier(told, diagnose(arguments.guard(more.decode(errors="replace"))))
+    return with_earlier(told, diagnose(more.decode(errors="replace")))
 
 
 def print_json(value: object) -> None:
@@ -3958,25 +4032,34 @@ def watch(arguments: Arguments, found: Found) -> int:
     from rich.live import Live
 
     out = new_console()
-    live = Live(console=out, auto_refresh=False) if sys.stdout.isatty() else None
+    live = Live(console=out, auto_refresh=False, redirect_stderr=is_screen(sys.stderr))
+    on_screen = is_screen(sys.stdout)
     said: tuple[object, ...] = ()
+    was_over = False
     for failure in found.failures:
         arguments.note(failure)
-    with live or contextlib.nullcontext():
-        if live:
+    with live if on_screen else contextlib.nullcontext():
+        if on_screen:
             out.show_cursor()  # which rich has hidden: it would stay so after Ctrl-Z
         while True:
-            judged = judge(found, time.time())
-            told = (found.run.status, found.run.phase, found.run.step, judged.word)
-            if live:
+            judged, run = judge(found, time.time()), found.run
+            told = (run.status, run.phase, run.step, judged.word, run.attempt, run.app_id)
+            if on_screen:
                 live.update(watch_blocks(found, judged, out), refresh=True)
             elif told != said:
+                status = f"{run.status or 'unknown'} {judged.word}: {verdict_text(found, judged)}"
+                if said and told[-2:] != said[-2:]:
+                    status += f"; attempt {run.attempt or 'unknown'}, app {run.app_id or 'none'}"
+                print(f"{iso(judged.now)} {status}", flush=True)
                 said = told
-                status = f"{found.run.status or 'unknown'} {judged.word}"
-                print(f"{iso(judged.now)} {status}: {verdict_text(found, judged)}", flush=True)
-            over = found.run.ended and judged.word != "retrying"
-            if over or judged.word in ("completed", "died"):
+            # The record, or the result, of an app that is over may only lag: one more look.
+            sure = was_over or judged.word != "unknown"
+            over = (run.ended and judged.word != "retrying") or (found.live is False and sure)
+            if over and judged.word == "unknown" and found.has_result is None:
+                return status_after(found.failures)
+            if over or judged.word == "completed":
                 return 0 if judged.word == "completed" else ENDED_OTHERWISE
+            was_over = found.live is False
             wait_while_read(arguments.interval)
             found = refreshed(arguments, found, arguments.timeout)
 
@@ -3997,7 +4080,7 @@ def watch_blocks(found: Found, judged: Judgement, out: Console) -> RenderableTyp
 def wait_while_read(interval: Seconds) -> None:
     """Wait. Raises BrokenPipeError as soon as nobody reads the pipe on stdout any longer."""
     until = time.monotonic() + interval
-    if not sys.stdout.isatty():
+    if not is_screen(sys.stdout):
         pipe = select.poll()
         pipe.register(sys.stdout, 0)
         gone = select.POLLERR | select.POLLHUP
@@ -4008,8 +4091,13 @@ def wait_while_read(interval: Seconds) -> None:
 
 def refreshed(arguments: Arguments, found: Found, patience: Seconds) -> Found:
     """The run as it stands now; as it stood before, and said so, where Modal fails meanwhile."""
+
+    def doubtful(fresh: Found) -> bool:  # another word may rest on what was read earlier
+        return patience > GLANCE and judge(fresh, time.time()).word != "running"
+
     try:
-        fresh = guarded(asyncio.run(refresh(found, arguments.env, patience)), arguments.guard)
+        reading = refresh(found, arguments.env, patience, doubtful)
+        fresh = guarded(asyncio.run(reading), arguments.guard)
     except ProgressError as error:
         arguments.note(str(error))
         return found
@@ -4024,7 +4112,7 @@ def spinner(text: str) -> contextlib.AbstractContextManager[object]:
     """What shows on stderr while something is awaited: on a terminal only."""
     from rich.console import Console
 
-    if not sys.stderr.isatty():
+    if not is_screen(sys.stderr):
         return contextlib.nullcontext()
     return Console(stderr=True).status(text)
 
@@ -4051,13 +4139,16 @@ def show_logs(
             show(out, [indented(styled(instead, "warn"))])
     show(out, [styled(f"Logs: modal {' '.join(words)}", "heading")])
     output: deque[bytes] = deque(maxlen=FOLLOWED if follow else None)
-    below = BottomLine(arguments, found) if follow and sys.stdout.isatty() else None
+    below = BottomLine(arguments, found) if follow and is_screen(sys.stdout) else None
     failures: tuple[str, ...] = ()
     try:
         for lines in logs.lines(None if follow else arguments.timeout):
-            shown = lines if arguments.show_secrets else mask_secrets_in_bytes(lines)
+            shown = arguments.guard_logs(lines)
+            whole = not output or output[-1].endswith(b"\n")
             if shown:
                 output.append(shown)
+            if whole and not is_screen(sys.stdout):
+                shown = last_states(shown)
             sys.stdout.buffer.write(below.around(shown) if below else shown)
             sys.stdout.buffer.flush()
     except ProgressError as error:
@@ -4124,7 +4215,7 @@ def status_after(failures: Sequence[str]) -> int:
 
 def tell(line: str, *, dim: bool = False) -> None:
     """A line on stderr; one that is gone or full changes nothing else."""
-    if sys.stderr.isatty():
+    if is_screen(sys.stderr):
         dimmed = dim and not os.environ.get("NO_COLOR")
         line = f"{ERASE_LINE}\x1b[2m{line}\x1b[0m" if dimmed else f"{ERASE_LINE}{line}"
     with contextlib.suppress(OSError):
@@ -4142,30 +4233,43 @@ def main() -> int:
         return 0
     except OSError as error:
         abandon_stdout()
-        complain(mask_secrets(str(error)))
+        complain(Arguments().guard(str(error)))
         return 1
 
 
 def run_command(words: Sequence[str]) -> int:
     """Run the command and tell what is wrong with it; OSError where stdout can't be written."""
-    as_json = "--json" in words
+    guard = Arguments().guard
     try:
         return show_run(parse_arguments(words))
-    except ProgressError as error:
-        several = error if isinstance(error, SeveralMatchError) else None
-        candidates = guarded(several.candidates, mask_secrets) if several else ()
-        message = mask_secrets(str(error))
-        if as_json:
-            rows = [row_object(run) for run in candidates]
-            print_json({"error": {"kind": error.kind, "message": message, "candidates": rows}})
-        elif several:
-            block = runs_block(candidates, several.more, time.time(), candidates=True)
-            show(open_console(fold=False), block)
-        complain(message)
-        return error.status
-    except SystemExit:  # argparse has shown the help
-        sys.stdout.flush()
-        return 0
+    except BrokenPipeError:
+        raise
+    except Exception as raised:  # noqa: BLE001 - the last resort
+        error = raised if isinstance(raised, ProgressError) else unexpected(raised)
+        for line in traceback.format_exc().splitlines() if "--debug" in words else ():
+            tell(guard(clean(line)))
+    several = error if isinstance(error, SeveralMatchError) else None
+    candidates = guarded(several.candidates, guard) if several else ()
+    message = guard(str(error))
+    if "--json" in words:
+        rows = [row_object(run) for run in candidates]
+        print_json({"error": {"kind": error.kind, "message": message, "candidates": rows}})
+    elif several:
+        block = runs_block(candidates, several.more, time.time(), candidates=True)
+        show(open_console(fold=False), block)
+    complain(message)
+    return error.status
+
+
+def unexpected(error: Exception) -> ProgressError:
+    """Name what was raised, and where it came from; what the system refuses names itself."""
+    if isinstance(error, OSError):
+        return ProgressError(str(error))
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{'/'.join(last.filename.split('/')[-2:])}:{last.lineno}"
+    over = f", while handling: {error.__context__}" if error.__context__ else ""
+    told = f"{type(error).__name__}: {error} ({place}){over}; --debug shows the traceback"
+    return ProgressError(clean(" ".join(told.split())))
 
 
 def prepare_streams() -> None:
@@ -4178,7 +4282,7 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
     # A read that was given up leaves futures and generators in the SDK that nobody awaits.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    warnings.simplefilter("ignore")
 
 
 def abandon_stdout() -> None:
