@@ -37,10 +37,12 @@ PATTERNS = {
     for name, value in vars(tool).items()
     if isinstance(value, re.Pattern) and isinstance(value.pattern, str)
 }
+TOLD = [part.strip() for kind in tool.KINDS for part in kind.told.split(";")]
 WORDS = sorted(
-    {
+    {word for part in TOLD for word in part.partition(" ~ ")[0].split("|")}
+    | {
         word
-        for pattern in (*PATTERNS.values(), *(kind.told for kind in tool.KINDS))
+        for pattern in (*PATTERNS.values(), *TOLD)
         for word in re.findall(r"[A-Za-z][\w ./-]{2,30}|[\[({|'\"=:%-]", pattern)
     }
 )

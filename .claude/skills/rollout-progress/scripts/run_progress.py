@@ -2150,7 +2150,7 @@ def kind_of(message: str) -> Kind | None:
     return next((KINDS[place] for place in found if place < len(KINDS)), None)
 
 
-@cache
+@lru_cache(maxsize=2_000)
 def _side(text: str) -> Side:
     lowered = text.lower()
     sides = (side for side, words in SIDES.items() if any(map(lowered.__contains__, words)))
@@ -2467,11 +2467,11 @@ def _event(line: Line) -> Event | None:
     before, word, _ = lowered.partition("saved")
     saved = word and "checkpoint" in lowered and not any(map(before.__contains__, UNSAVED))
     done = (begun or saved) and not BROKEN.match(said)
-    figures = done and FIGURES.search(_unquoted(said))
+    figures = done and FIGURES.search(_unquoted(said[:300]))
     suspect = not figures and bool(_hints(lowered))
     failing = _failing(line, message, said) if suspect and "succe" not in lowered else None
     if (done and not failing) or ("hroughput" in message and TOKENS.match(message)):
-        side = _side(message[:40])
+        side = _side(message[:40].translate(NO_DIGITS))
         return Event("progress", line, side=side if side != "both" else _side(line.writer))
     if failing or any(map(lowered.__contains__, SUCCESS)):
         return failing or Event("success", line)
@@ -3456,7 +3456,8 @@ def queued_text(run: Run, now: EpochSeconds, word: str) -> str:
 
 def counter_text(judged: Judgement) -> str | None:
     """`Rollout generation 401/512, 1.1/s, about 1m 40s left`."""
-    count = judged.logs.progress if judged.logs and judged.phase.lasted is not None else None
+    under_way = judged.word in ("running", "slow", "stuck", "unknown")
+    count = judged.logs.progress if judged.logs and under_way else None
     if count is None:
         return None
     shown = f"{count.what} {count.done}/{count.total}"
