@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from local_modal import LocalApp, LocalModal, LogEntry
+from local_modal import LocalApp, LocalFunction, LocalModal, LogEntry
 
 CASES = Path(__file__).parent / "cases" / "dojo"
 DAY = 86_400
@@ -52,7 +52,10 @@ def dojo(layout: Layout, now: float) -> Dojo:
 def app_of(app_id: str, app: dict[str, Any]) -> LocalApp:
     logs = [LogEntry(entry["ts"], entry["data"], entry["fd"]) for entry in app["logs"]]
     lifecycle = {name: app[name] for name in ("state", "created_at", "stopped_at", "stopped_by")}
-    return LocalApp(app_id=app_id, description=app["name"], logs=logs, **lifecycle)
+    train = LocalFunction(f"fu-{app_id[3:]}", "train", gpus=8)
+    return LocalApp(
+        app_id=app_id, description=app["name"], logs=logs, functions=[train], **lifecycle
+    )
 
 
 def moved(content: Any, base: float, now: float) -> Any:

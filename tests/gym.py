@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from local_modal import LocalApp, LogEntry
+from local_modal import LocalApp, LocalCall, LocalFunction, LocalSeries, LogEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,8 @@ class Gym:
         """Put copies of the files and apps into a server, so that a test may change them."""
         server.files.update(self.files)
         for app in self.apps:
-            server.add_app(replace(app, logs=list(app.logs)))
+            functions = [replace(function) for function in app.functions]
+            server.add_app(replace(app, logs=list(app.logs), functions=functions))
 
 
 # ---- Rollouts: the rows of the summary and the files they sum up --------------------------------
@@ -662,8 +663,14 @@ def app_of(
     *,
     stopped_at: float = 0.0,
     stopped_by: str = "",
+    train: LocalFunction | None = None,
 ) -> LocalApp:
-    """The run's app, with its logs in order."""
+    """The run's app, with its logs in order; `train` sets its training function apart."""
+    over = state == "stopped"
+    ends = {"completed": "success", "stopped": "terminated", "cancelled": "terminated"}
+    ended = ends.get(record["status"], "failure")
+    call = LocalCall(ended if over else "running", record["created_at"] + 60)
+    train = train or LocalFunction("", "train", gpus=8, containers=0 if over else 1, calls=[call])
     return LocalApp(
         app_id=record["modal_app_id"],
         description=record["training_run_id"],
@@ -671,9 +678,36 @@ def app_of(
         created_at=record["created_at"] + 20,
         stopped_at=stopped_at,
         stopped_by=stopped_by,
-        tasks=0 if state == "stopped" else 1,
+        tasks=0 if over else 1,
         logs=sorted(logs, key=lambda entry: entry.at),
+        functions=[
+            replace(function, function_id=function_id_of(record["training_run_id"], function.name))
+            for function in (*SET_UP, train)
+        ],
     )
+
+
+SET_UP = (
+    LocalFunction("", "download_model"),
+    LocalFunction("", "prepare_dataset"),
+    LocalFunction("", "convert_checkpoint", gpus=1),
+)
+
+
+def function_id_of(run_id: str, name: str) -> str:
+    """A function id of the right form that no two functions share."""
+    return "fu-" + hashlib.sha256(f"{run_id}/{name}".encode()).hexdigest()[:22]
+
+
+def utilization(*stretches: tuple[int, float]) -> list[LocalSeries]:
+    """What the GPUs read, minutes and per cent at a time; the newest sample is of a minute ago."""
+    values = tuple(value for minutes, value in stretches for _ in range(minutes))
+    return [
+        LocalSeries("gpu_memory_utilization_avg", "%", tuple(71.5 for _ in values)),
+        LocalSeries("gpu_utilization_max", "%", values),
+        LocalSeries("gpu_utilization_avg", "%", tuple(0.9 * value for value in values)),
+        LocalSeries("gpu_utilization_min", "%", tuple(0.0 for _ in values)),
+    ]
 
 
 def to_json(content: object) -> bytes:
@@ -760,6 +794,132 @@ def long_evaluation(now: float) -> Scene:
         app_of(record, logs),
         loop.rollouts(range(1, 21)),
     )
+
+
+# ---- What only Modal knows of them ---------------------------------------------------------------
+
+
+def idle_in_a_hang(now: float) -> Scene:
+    run_id, phase, since = "frozen-ibex-4b7c9d2e6f18", "optimizer_step", now - 26 * MINUTE
+    loop = Loop(pace=300.0, reward=0.19, rise=0.012).entering(phase, 19, since)
+    record = in_loop(run_id, loop, phase, 19, since) | timings(loop, range(1, 20), phase)
+    train = LocalFunction("", "train", gpus=8, containers=2)
+    train.series = utilization((30, 94.0), (24, 0.0))
+    return Scene(
+        SampleRun(run_id, "live, stuck: GPUs that run nothing", "stuck", record),
+        record["created_at"],
+        app_of(record, training_log(run_id, loop, range(14, 20), since + 60), train=train),
+        loop.rollouts(range(1, 20)),
+    )
+
+
+def busy_in_a_hang(now: float) -> Scene:
+    run_id, phase, since = "spinning-newt-d83f5a1c7e09", "optimizer_step", now - 24 * MINUTE
+    loop = Loop(pace=300.0, reward=0.17, rise=0.013).entering(phase, 14, since)
+    record = in_loop(run_id, loop, phase, 14, since) | timings(loop, range(1, 15), phase)
+    train = LocalFunction("", "train", gpus=8, containers=2)
+    train.series = utilization((60, 100.0))
+    return Scene(
+        SampleRun(run_id, "live, stuck: a collective that spins at 100 %", "stuck", record),
+        record["created_at"],
+        app_of(record, training_log(run_id, loop, range(10, 15), since + 60), train=train),
+        loop.rollouts(range(1, 15)),
+    )
+
+
+def no_container(now: float) -> Scene:
+    run_id, phase, since = "stranded-seal-7a1e5c93b0d4", "generate_rollouts", now - 19 * MINUTE
+    loop = Loop(pace=260.0, reward=0.22, rise=0.011).entering(phase, 11, since)
+    record = in_loop(run_id, loop, phase, 11, since) | timings(loop, range(1, 12), phase)
+    logs = training_log(run_id, loop, range(6, 12), since + 30)
+    logs += [wrote(since + 40, DRIVER, "Runner interrupted due to worker preemption.", stderr=True)]
+    train = LocalFunction("", "train", gpus=8, backlog=1, container_errors=1)
+    return Scene(
+        SampleRun(run_id, "waiting: preempted, and no container for it yet", "waiting", record),
+        record["created_at"],
+        app_of(record, logs, train=train),
+        loop.rollouts(range(1, 11)),
+    )
+
+
+def crash_loop(now: float) -> Scene:
+    """Four attempts, each of which ends where it loads the model."""
+    run_id, starts = (
+        "looping-stoat-0e94b7f2d6a5",
+        [now - 60 * minutes for minutes in (53, 40, 27, 14)],
+    )
+    record = record_of(
+        run_id,
+        starts[0] - 4 * MINUTE,
+        framework_status="initialize_rollouts",
+        updated_at=starts[-1] + 45,
+        metadata={
+            "framework_progress": {
+                "phase": "initialize_rollouts",
+                "is_active": True,
+                "updated_at": starts[-1] + 45,
+            },
+            "attempt_count": 4,
+            "attempt_starts": starts,
+            "last_attempt_started_at": starts[-1],
+        },
+    )
+    logs = [
+        entry
+        for start in starts
+        for entry in (
+            *setup_log(run_id, "Qwen3-4B", start, start + 120)[:12],
+            wrote(
+                start + 100,
+                TRAIN,
+                "Traceback (most recent call last):",
+                '  File "/opt/slime/backends/megatron_utils/model.py", line 212, in load',
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 19.40 GiB. GPU 0 "
+                "has a total capacity of 79.11 GiB of which 7.02 GiB is free.",
+                stderr=True,
+            ),
+        )
+    ]
+    train = LocalFunction("", "train", gpus=8, containers=1, container_errors=3)
+    train.series = utilization((10, 0.0))
+    return Scene(
+        SampleRun(run_id, "live, stuck: every attempt ends the same way", "stuck", record),
+        record["created_at"],
+        app_of(record, logs, train=train),
+    )
+
+
+def killed(now: float, run_id: str, about: str, status: str, logs: list[LogEntry]) -> Scene:
+    """A run whose container Modal ended, which its log doesn't say."""
+    phase, stopped_at = "generate_rollouts", now - 21 * MINUTE
+    loop = Loop(pace=310.0, reward=0.2, rise=0.011).entering(phase, 16, stopped_at - MINUTE)
+    since = loop.phases(16)[phase].start
+    record = in_loop(run_id, loop, phase, 16, since) | timings(loop, range(1, 17), phase)
+    call = LocalCall(status, record["created_at"] + 60, stopped_at - record["created_at"])
+    train = LocalFunction("", "train", gpus=8, calls=[call], container_errors=1)
+    entries = training_log(run_id, loop, range(11, 17), stopped_at) + logs
+    return Scene(
+        SampleRun(run_id, about, "died", record),
+        record["created_at"],
+        app_of(record, entries, "stopped", stopped_at=stopped_at, train=train),
+        loop.rollouts(range(1, 16)),
+    )
+
+
+def timed_out(now: float) -> Scene:
+    about = "died: Modal's timeout, of which the log says nothing"
+    return killed(now, "weary-bison-9c2d7e4f1a60", about, "timeout", [])
+
+
+def out_of_memory(now: float) -> Scene:
+    about = "died: killed by the kernel, the log holds but an echo"
+    echo = wrote(
+        now - 21 * MINUTE,
+        DRIVER,
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
+        stderr=True,
+    )
+    return killed(now, "hungry-dingo-5f8b1d3c9e72", about, "kernel oom kill", [echo])
 
 
 # ---- Live ones that are well --------------------------------------------------------------------
@@ -932,7 +1092,7 @@ def waiting_for_a_gpu(now: float) -> Scene:
     return Scene(
         SampleRun(run_id, "waiting for a GPU", "waiting", record),
         record["created_at"],
-        app_of(record, logs, "initializing"),
+        app_of(record, logs, "initializing", train=LocalFunction("", "train", gpus=8, backlog=1)),
     )
 
 
@@ -1136,6 +1296,12 @@ SCENES = (
     stuck_on_the_judge,
     only_health_checks,
     long_evaluation,
+    idle_in_a_hang,
+    busy_in_a_hang,
+    no_container,
+    crash_loop,
+    timed_out,
+    out_of_memory,
     healthy_new_shape,
     preparing_the_dataset,
     saving_a_checkpoint,

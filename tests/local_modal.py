@@ -47,7 +47,9 @@ TOKEN_ID = "ak-local"
 TOKEN_SECRET = "as-local"
 ABSENT_CONFIG = "/nonexistent/modal.toml"
 # What a call asked for stands in the first of these fields that is there and not empty.
-SUBJECT_FIELDS = ("path", "app_id", "app_name", "deployment_name", "name", "environment_name")
+SUBJECT_FIELDS = (
+    "path", "function_id", "app_id", "app_name", "deployment_name", "name", "environment_name",
+)  # fmt: skip
 DESCRIPTORS = {
     "stdout": api_pb2.FILE_DESCRIPTOR_STDOUT,
     "stderr": api_pb2.FILE_DESCRIPTOR_STDERR,
@@ -69,6 +71,41 @@ class LogEntry:
     source: Literal["stdout", "stderr", "system"] = "stdout"
 
 
+@dataclass(frozen=True)
+class LocalCall:
+    """A call of a function; its status is as `modal function calls --json` writes it."""
+
+    status: str
+    enqueued_at: float
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class LocalSeries:
+    """A metric by the minute, the newest last, of `late` minutes ago; None: no observation."""
+
+    name: str
+    unit: str
+    values: tuple[float | None, ...]
+    late: int = 0
+
+
+@dataclass
+class LocalFunction:
+    """A function of an app: how many containers it has, what waits for one, how calls ended."""
+
+    function_id: str
+    name: str
+    gpus: int = 0
+    timeout: int = 24 * 3600
+    containers: int = 0
+    pending: int = 0  # containers that are being started
+    backlog: int = 0
+    container_errors: int = 0  # of the last hour
+    calls: list[LocalCall] = field(default_factory=list)
+    series: list[LocalSeries] = field(default_factory=list)
+
+
 @dataclass
 class LocalApp:
     """An app; its description is its name, which for a training app is the run id."""
@@ -81,6 +118,7 @@ class LocalApp:
     stopped_by: str = ""
     tasks: int = 0
     logs: list[LogEntry] = field(default_factory=list)
+    functions: list[LocalFunction] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -175,11 +213,131 @@ def _lifecycle(app: LocalApp) -> Any:
     )
 
 
-def _app_handle(app: LocalApp) -> Any:
-    handle = api_pb2.AppHandleMetadata(
-        app_id=app.app_id, description=app.description, lifecycle=_lifecycle(app)
+def _handle(app: LocalApp) -> Any:
+    return api_pb2.AppHandleMetadata(
+        app_id=app.app_id,
+        description=app.description,
+        lifecycle=_lifecycle(app),
+        functions={function.name: function.function_id for function in app.functions},
     )
+
+
+def _app_handle(app: LocalApp, *, with_functions: bool) -> Any:
+    handle = _handle(app)
+    if not with_functions:
+        handle.functions.clear()
     return api_pb2.AppGetOrCreateResponse(app_id=app.app_id, handle_metadata=handle)
+
+
+def _app_info(app: LocalApp) -> Any:
+    summary = api_pb2.AppGetInfoResponse.FunctionInfoSummary
+    summaries = {
+        function.function_id: summary(gpu_config=[_gpu_config(function)] if function.gpus else [])
+        for function in app.functions
+    }
+    return api_pb2.AppGetInfoResponse(info=_handle(app), function_info_summaries=summaries)
+
+
+def _gpu_config(function: LocalFunction) -> Any:
+    return api_pb2.GPUConfig(gpu_type="H100" if function.gpus else "", count=function.gpus)
+
+
+def _containers(app: LocalApp) -> Any:
+    started = [
+        at
+        for function in app.functions
+        for at in (*[app.created_at] * function.containers, *[0.0] * function.pending)
+    ]
+    tasks = [
+        api_pb2.TaskStats(
+            task_id=f"ta-{number:022d}",
+            app_id=app.app_id,
+            app_description=app.description,
+            started_at=at,
+        )
+        for number, at in enumerate(started)
+    ]
+    return api_pb2.TaskListResponse(tasks=tasks)
+
+
+def _function_data(function: LocalFunction) -> Any:
+    definition = api_pb2.Function(
+        function_name=function.name,
+        resources=api_pb2.Resources(gpu_config=_gpu_config(function)),
+    )
+    ranked = api_pb2.FunctionData.RankedFunction(rank=0, function=definition)
+    return api_pb2.FunctionGetByIdResponse(
+        function=api_pb2.FunctionData(
+            function_name=function.name,
+            timeout_secs=function.timeout,
+            ranked_functions=[ranked],
+        ),
+        handle_metadata=api_pb2.FunctionHandleMetadata(
+            function_name=function.name, function_type=api_pb2.Function.FUNCTION_TYPE_FUNCTION
+        ),
+    )
+
+
+def _current_stats(function: LocalFunction) -> Any:
+    return api_pb2.FunctionStats(
+        backlog=function.backlog,
+        num_total_tasks=function.containers,
+        num_running_inputs=function.containers,
+    )
+
+
+def _buckets(series: LocalSeries, until: float, since: float) -> list[tuple[int, float | None]]:
+    """The whole minutes of a window and what was seen in each, the oldest first."""
+    end = int(until) // 60 * 60
+    values = (*series.values, *[None] * series.late)
+    starts = range(int(since) // 60 * 60, end, 60)
+    padding = (None,) * max(0, len(starts) - len(values))
+    return list(zip(starts, (padding + values)[-len(starts) :], strict=True))
+
+
+def _metrics(function: LocalFunction, request: Any) -> Any:
+    response = api_pb2.FunctionGetMetricsResponse(bucket_secs=60)
+    response.since.seconds = request.since.seconds // 60 * 60
+    response.until.seconds = request.until.seconds // 60 * 60
+    for series in function.series:
+        told = response.series.add(name=series.name, unit=series.unit)
+        for start, value in _buckets(series, request.until.seconds, request.since.seconds):
+            point = told.points.add(value=value)
+            point.timestamp.seconds = start
+    return response
+
+
+def _range_stats(function: LocalFunction, request: Any) -> Any:
+    response = api_pb2.FunctionGetTimeRangeStatsResponse(
+        since=request.since,
+        until=request.until,
+        container_error_count=function.container_errors,
+        container_total_count=function.containers,
+    )
+    for series in (each for each in function.series if each.name == "gpu_utilization_max"):
+        seen = _buckets(series, request.until.seconds, request.since.seconds)
+        values = sorted(value for _, value in seen if value is not None)
+        if values:
+            told = response.container_percentile_stats["GPU Utilization (%)"]
+            told.unit = "%"
+            for percentile in (50, 90, 99):
+                nearest = values[math.ceil(percentile / 100 * len(values)) - 1]
+                told.percentiles.add(percentile_basis_points=100 * percentile, value=nearest)
+    return response
+
+
+def _newest_calls(function: LocalFunction, request: Any) -> Any:
+    newest = sorted(function.calls, key=lambda call: -call.enqueued_at)[: request.tail.count]
+    response = api_pb2.FunctionCallFetchResponse()
+    for call in newest:
+        status = f"FUNCTION_CALL_INPUT_STATUS_{call.status.upper().replace(' ', '_')}"
+        told = response.function_call_inputs.add(
+            function_call_id="fc-local",
+            status=api_pb2.FunctionCallInputStatus.Value(status),
+            execution_time_seconds=call.seconds,
+        )
+        told.enqueued_at.seconds = int(call.enqueued_at)
+    return response
 
 
 def _app_item(app: LocalApp) -> Any:
@@ -309,6 +467,7 @@ class LocalModal:
         self.volumes: dict[str, dict[str, bytes]] = {volume: self.files}
         self.mtimes: dict[str, int] = {}
         self.apps: dict[str, LocalApp] = {}
+        self.looked_up_with_functions = True  # or only an app's info tells of its functions
         self._environments = environments
         self._started_at = int(time.time())
         self._changed = threading.Condition()  # guards the calls and the faults
@@ -325,11 +484,22 @@ class LocalModal:
         self._unary: dict[str, Callable[[Any], Any]] = {
             "AppCountLogs": lambda request: _log_counts(self._app(request.app_id), request),
             "AppFetchLogs": lambda request: _last_logs(self._app(request.app_id), request),
+            "AppGetInfo": lambda request: _app_info(self._app(request.app_id)),
             "AppGetLifecycle": self._get_lifecycle,
-            "AppGetOrCreate": lambda request: _app_handle(self._app(request.app_name)),
+            "AppGetOrCreate": lambda request: _app_handle(
+                self._app(request.app_name), with_functions=self.looked_up_with_functions
+            ),
             "AppList": self._list_apps,
             "AuthTokenGet": lambda _: _auth_token(),
             "ClientHello": lambda _: api_pb2.ClientHelloResponse(),
+            "FunctionCallFetch": self._of_function(_newest_calls),
+            "FunctionGetById": self._of_function(lambda function, _: _function_data(function)),
+            "FunctionGetCurrentStats": self._of_function(
+                lambda function, _: _current_stats(function)
+            ),
+            "FunctionGetMetrics": self._of_function(_metrics),
+            "FunctionGetTimeRangeStats": self._of_function(_range_stats),
+            "TaskList": lambda request: _containers(self._app(request.app_id)),
             "VolumeGetFile2": self._get_file,
             "VolumeGetOrCreate": self._get_volume,
         }
@@ -609,6 +779,16 @@ class LocalModal:
         if app is None:
             raise _missing(f"App '{app_id}' not found")
         return app
+
+    def _of_function(self, answer: Callable[[LocalFunction, Any], Any]) -> Callable[[Any], Any]:
+        def find(request: Any) -> Any:
+            functions = [each for app in list(self.apps.values()) for each in app.functions]
+            for function in functions:
+                if function.function_id == request.function_id:
+                    return answer(function, request)
+            raise _missing(f"Function '{request.function_id}' not found")
+
+        return find
 
     def _get_lifecycle(self, request: Any) -> Any:
         lifecycle = _lifecycle(self._app(request.app_id))

@@ -229,6 +229,7 @@ SCREEN = (
     "Verdict\n"
     "  stuck      step 12/50, generate_rollouts for 22m (usually 3m 50s); the app is live, "
     "and this rests on silence alone\n"
+    "  modal      1 container runs\n"
 )
 
 
@@ -246,6 +247,15 @@ RUNS: dict[str, dict[str, str]] = {
     "elastic-frog": {"status": "running", "phase": "generate_rollouts", "step": "12/50"},
     "silent-mole": {"phase": "optimizer_step", "step": "17/50"},
     "patient-tortoise": {"phase": "evaluate_rollouts", "app": "live (detached)"},
+    "frozen-ibex": {"stuck": "GPUs at 0 % for the last 2", "modal": "2 containers run"},
+    "spinning-newt": {"stuck": "the app is live", "modal": "2 containers run"},
+    "stranded-seal": {
+        "waiting": "no container runs, 1 input waits for one",
+        "modal": "1 container error in the last hour",
+    },
+    "looping-stoat": {"modal": "1 container runs; 3 container errors in the last hour"},
+    "weary-bison": {"status": "running", "app": "not live (stopped 21m ago)"},
+    "hungry-dingo": {"phase": "generate_rollouts", "app": "not live (stopped 21m ago)"},
     "brisk-otter": {"step": "30/100", "timings": "step 29: generate_rollouts 3m 39s"},
     "misty-falcon": {"phase": "prepare_dataset", "step": "unknown", "recorded": "0"},
     "silver-lynx": {"phase": "checkpoint_save", "app": "live"},
@@ -267,6 +277,11 @@ HINTS = {
     "elastic-frog": "⚠ POSSIBLY STUCK: the app is live but the run has recorded nothing for 22m",
     "silent-mole": "⚠ POSSIBLY STUCK",
     "patient-tortoise": "⚠ POSSIBLY STUCK",
+    "frozen-ibex": "⚠ POSSIBLY STUCK",
+    "spinning-newt": "⚠ POSSIBLY STUCK",
+    "looping-stoat": "⚠ POSSIBLY STUCK",
+    "weary-bison": "✗ APP DIED",
+    "hungry-dingo": "✗ APP DIED",
     "hollow-crane": "✗ APP DIED: status says running, but the app stopped 14m ago; the last log",
     "swift-marten": "✓ finished: a train result is recorded; the status has not caught up",
 }
@@ -631,10 +646,17 @@ LOOK_UPS = {
     "AppGetLogs",
     "AppList",
     "AuthTokenGet",
+    "AppGetInfo",
+    "FunctionCallFetch",
+    "FunctionGetById",
+    "FunctionGetCurrentStats",
+    "FunctionGetMetrics",
+    "FunctionGetTimeRangeStats",
+    "TaskList",
 }
 
 
-@pytest.mark.parametrize("query", ["elastic-frog", "amber-h"])
+@pytest.mark.parametrize("query", ["elastic-frog", "amber-h", "weary-bison"])
 @shows("{query}", "--follow", arrange=lambda server, _: server.finish(FROG_APP))
 def test_no_call_but_look_ups_is_ever_made(shown: Shown, query: str) -> None:
     assert {call.method for call in shown.calls} <= LOOK_UPS

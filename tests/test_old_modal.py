@@ -1,8 +1,12 @@
 """The modals that gyms lock, and the oldest that is spoken to: their SDK and CLI, over the wire."""
 
+import json
+import signal
+from typing import Any
+
 import pytest
 
-from conftest import Follow, Tool
+from conftest import Follow, Tool, assert_none_left, in_time, needs_proc
 from local_modal import LocalModal
 from old_modals import OLD_MODALS, python_with
 
@@ -58,3 +62,68 @@ def test_an_old_modal_follows(server: LocalModal, start: Follow, modal: str) -> 
         following.line_with("rollout 11: fresh")
         server.finish(FROG_APP)
         assert following.end() == (0, "")
+
+
+# ---- What Modal knows beside it ----------------------------------------------------------------
+
+
+def known(tool: Tool, python: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    told = in_time(tool, name, python=python)
+    return told["modal"], told["verdict"]
+
+
+def test_before_modal_1_6_0_the_list_of_containers_is_all_that_is_told(
+    server: LocalModal, tool: Tool
+) -> None:
+    with python_with("1.5.5") as python:
+        waits, verdict = known(tool, python, "stranded-seal")
+        assert (verdict["word"], verdict["text"]) == ("waiting", "no container runs")
+        assert (waits["containers"], waits["waiting_inputs"]) == (0, None)
+        assert waits["unknown"] == "modal 1.5.5 tells of containers alone"
+        hangs, verdict = known(tool, python, "frozen-ibex")
+        assert (hangs["containers"], verdict["word"]) == (2, "stuck")
+        asked = len(server.calls)
+        died, verdict = known(tool, python, "weary-bison")
+        assert (died["call_status"], verdict["word"]) == (None, "died")
+        assert "TaskList" not in {call.method for call in server.calls[asked:]}
+
+
+def test_from_modal_1_6_0_on_its_functions_tell(server: LocalModal, tool: Tool) -> None:
+    with python_with("1.6.1") as python:
+        waits, verdict = known(tool, python, "stranded-seal")
+        assert verdict["text"] == "no container runs, 1 input waits for one"
+        assert (waits["container_errors_last_hour"], waits["unknown"]) == (1, None)
+        idle, verdict = known(tool, python, "frozen-ibex")
+        assert 20 * 60 <= idle["gpu_idle_seconds"] <= 22 * 60  # of the silence but its beginning
+        assert "GPUs at 0 % for the last 21m (Modal, train, 2 containers)" in verdict["text"]
+        busy, _ = known(tool, python, "spinning-newt")
+        assert busy["gpu_idle_seconds"] == 0
+        died, _ = known(tool, python, "weary-bison")
+        assert died["call_status"] == "timeout after 24h"
+
+
+@needs_proc
+@pytest.mark.parametrize("deadly", [signal.SIGINT, signal.SIGKILL])
+def test_a_list_of_containers_that_hangs_does_not_outlive_the_tool(
+    server: LocalModal, start: Follow, deadly: signal.Signals
+) -> None:
+    server.fault("TaskList", hang=True)
+    with python_with("1.5.5") as python:
+        following = start(FROG, "--no-logs", python=python)
+        server.wait_for("TaskList")
+        following.process.send_signal(deadly)
+        status, err = following.end()
+    assert (status, err) == (130 if deadly == signal.SIGINT else -deadly, "")
+    assert_none_left(server)
+
+
+def test_a_list_of_containers_that_hangs_is_given_up_in_time(
+    server: LocalModal, tool: Tool
+) -> None:
+    server.fault("TaskList", hang=True)
+    with python_with("1.5.5") as python:
+        shown = tool(FROG, "--json", "--no-logs", python=python)
+    told = json.loads(shown.out)
+    assert (told["modal"]["containers"], told["verdict"]["word"]) == (None, "stuck")
+    assert " within " in told["modal"]["unknown"]
+    assert_none_left(server)

@@ -208,7 +208,7 @@ def test_any_record_is_shown_without_steering_the_screen(
         judged = tool.judge(found, NOW)
         tool.show(console, tool.progress_block(found, judged, bar=True))
         tool.show(console, tool.rollouts_block(found, 60))
-        tool.show(console, tool.runs_block([run], 1, NOW, candidates=True))
+        tool.show(console, tool.runs_block([(run, None)], 1, NOW))
     assert not STEERING.search(shown.getvalue())
     labels = re.findall(r"^  (\w+) +", shown.getvalue(), re.MULTILINE)
     assert labels.count("status") == 1

@@ -6,11 +6,11 @@
 """How far is a run of modal-dojo (modal-training-gym), what is it doing, and what is it stuck on?
 
 usage: run_progress.py RUN [--tail N | --no-logs | --follow | --watch] [--json]
-       run_progress.py [--limit N] [--json]
+       run_progress.py [--limit N] [--watch] [--json]
 
 RUN is any scrap of an id, ignoring case: a run id, a Modal app id, a W&B run id,
 a prefix or a substring of a run id, or a pasted Modal or W&B URL ending in one.
-Without RUN, the newest runs are listed, those that say running first.
+Without RUN, the newest runs are listed, those that need somebody first.
 
   -n, --tail N     show the last N log entries, 1 to 20,000 (default: 200)
   --no-logs        show the metadata alone: fast
@@ -18,6 +18,7 @@ Without RUN, the newest runs are listed, those that say running first.
   --watch          show the run again and again until it ends
   --interval S     seconds between two looks of --watch, at least 2 (default: 15)
   --limit N        list the newest N runs (default: 20)
+  --hardware       ask what Modal knows of containers and GPUs, also where all seems well
   --json           print JSON instead: the run, the list, or the error
   -e, --env ENV    the Modal environment (default: the profile's)
   --volume NAME    the volume of a fork or a copy (default: the gym's own, new or old name)
@@ -70,7 +71,7 @@ def leave(number: int, _frame: object = None) -> NoReturn:
     os._exit(128 + number)  # should it be blocked
 
 
-# Signals that end the command; what it started ends with it, since `Logs` sees to that.
+# Signals that end the command; what it started ends with it, since `Command` sees to that.
 DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 if __name__ == "__main__":  # before the imports below: they take long enough to be interrupted
     for deadly in DEADLY:
@@ -100,15 +101,20 @@ import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    import modal
+    from modal.types import FunctionInfo, MetricSeries
     from rich.console import Console, RenderableType
+    from rich.live import Live
     from rich.table import Table
+
+    AnyFunction: TypeAlias = modal.Function[..., object, object]
 
 T = TypeVar("T")
 
@@ -300,6 +306,26 @@ class App:
     state: str = ""
     stopped_at: EpochSeconds | None = None
     stopped_by: str | None = None
+    unknown: str | None = None
+    functions: tuple[tuple[str, str], ...] = ()  # names and ids, where the look-up told them
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What Modal itself knows of an app; None is what it did not tell, and `unknown` says why.
+
+    `function` is the one that trains, whose GPUs and newest call are told of.
+    """
+
+    containers: int | None = None
+    waiting_inputs: int | None = None
+    container_errors_last_hour: int | None = None
+    function: str | None = None
+    function_containers: int | None = None
+    call_status: str | None = None
+    call_limit: Seconds | None = None
+    gpu_idle_seconds: Seconds | None = None
+    gpu_idle_whole_hour: bool = False
     unknown: str | None = None
 
 
@@ -1106,6 +1132,8 @@ SDK = {"modal", "grpclib", "aiohttp"}
 APP_PATIENCE = 5.0
 # Seconds within which Modal must be reached: the SDK, whose last words tell less, tries for 57.
 OPENING_PATIENCE = 20.0
+# Apps of the list that are looked up at once.
+APPS_AT_ONCE = 20
 # Records read at once while looking for an app id or a W&B id.
 RECORDS_AT_ONCE = 32
 # Seconds by which a record is newer than its row says, if the row is of an earlier time.
@@ -1184,11 +1212,16 @@ class Found:
     incomplete: str | None = None
     metrics: tuple[Metric, ...] = ()
     volume: str = VOLUMES[0]
+    hardware: Hardware | None = None  # where Modal was asked
 
     @property
     def live(self) -> bool | None:
         """Whether the run's app is live; None where it has none or Modal did not tell."""
         return self.app.live if self.app else None
+
+
+# What Modal itself knows of a run's app, if there is a reason to ask.
+Ask: TypeAlias = Callable[[Run, App], Awaitable[Hardware | None]]
 
 
 def require_modal() -> None:
@@ -1365,7 +1398,7 @@ async def open_stores(
     return tuple(found)
 
 
-async def read_run(
+async def read_run(  # noqa: PLR0913 - where to read, and who hears of what
     query: str,
     volumes: Sequence[str],
     env: str | None,
@@ -1373,11 +1406,12 @@ async def read_run(
     *,
     when_known: Callable[[Run], None] = lambda _: None,
     note: Callable[[str], None] = lambda _: None,
+    ask: Ask | None = None,
 ) -> Found:
     """Find the run that the query means and read all that is shown of it.
 
     `when_known` hears of the run as soon as its record is there, `note` of what slowed the
-    search. Raises ProgressError, or one of its kinds, where no run can be shown.
+    search, `ask` of the app. Raises ProgressError, or one of its kinds, where no run can be shown.
     """
     stores = await open_stores(volumes, env, patience)
     # What can only be a whole run id: all that is asked for by it can be.
@@ -1386,11 +1420,10 @@ async def read_run(
     store, run = beside.store, parse_run(record, beside.run_id)
     when_known(run)
     app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
+    updated = asyncio.create_task(_with_updates(store, beside.run_id, record, beside.updates))
+    asking = asyncio.create_task(_ask(ask, app_state, updated, beside))
     record, has_result, timings, metrics = await asyncio.gather(
-        _with_updates(store, beside.run_id, record, beside.updates),
-        store.noted(beside.result),
-        beside.timings,
-        beside.metrics,
+        updated, store.noted(beside.result), beside.timings, beside.metrics
     )
     run = replace(parse_run(record, beside.run_id), asynchronous=is_asynchronous(timings.values()))
     if run.unread_times:
@@ -1398,6 +1431,7 @@ async def read_run(
     rollouts, counted, incomplete = await _read_rollouts(store, run, beside.rows)
     run = step_borne_out(run, rollouts) if counted else run
     app = await _await_app(store, app_state) if app_state else None
+    hardware = await asking if app_state and app_state.done() else None
     if run.status == "running" and app and app.live is False and not stale:
         # It has died, or it has ended since its record was read, if that can still be told.
         with contextlib.suppress(ReadError):
@@ -1416,11 +1450,31 @@ async def read_run(
         incomplete=incomplete,
         metrics=tuple(metric for metric in metrics if not run.began_after(metric.at)),
         volume=store.name,
+        hardware=hardware,
     )
 
 
+async def _ask(
+    ask: Ask | None, app: Awaitable[App] | None, updated: Awaitable[object], beside: Beside
+) -> Hardware | None:
+    """What Modal knows, asked as soon as all is known that may be a reason to."""
+    if ask is None or app is None:
+        return None
+    state, record, timings, metrics = await asyncio.gather(
+        app, updated, beside.timings, beside.metrics
+    )
+    run = parse_run(record, beside.run_id)
+    sign = _newest((run.last_sign, *(metric.at for metric in metrics)))
+    steps = parse_substep_timings(timings, run) or run.steps
+    return await ask(replace(run, last_sign=sign, steps=steps), state)
+
+
 async def refresh(
-    found: Found, env: str | None, patience: Seconds, doubtful: Callable[[Found], bool]
+    found: Found,
+    env: str | None,
+    patience: Seconds,
+    doubtful: Callable[[Found], bool],
+    ask: Ask | None,
 ) -> Found:
     """The run as it stands now: its record and its app, the rest where that may have moved."""
     (store,) = await open_stores([found.volume], env, patience)
@@ -1433,10 +1487,10 @@ async def refresh(
     run = replace(run, steps=found.run.steps, asynchronous=found.run.asynchronous)
     run = step_borne_out(run, found.rollouts) if found.counted else run
     app = await _await_app(store, app_state) if app_state else None
-    fresh = replace(found, run=run, app=app, failures=tuple(store.failures))
+    fresh = replace(found, run=run, app=app, hardware=None, failures=tuple(store.failures))
     moved = (run.step, run.status, fresh.live) != (found.run.step, found.run.status, found.live)
     if moved or run.step is None or found.failures or doubtful(fresh):
-        return await read_run(run_id.casefold(), [found.volume], env, patience)
+        return await read_run(run_id.casefold(), [found.volume], env, patience, ask=ask)
     return fresh
 
 
@@ -1446,8 +1500,8 @@ async def read_runs(
     patience: Seconds,
     limit: int,
     note: Callable[[str], None],
-) -> tuple[tuple[Run, ...], int, tuple[str, ...]]:
-    """The newest runs as their records stand, those that say running first.
+) -> tuple[tuple[Found, ...], int, tuple[str, ...]]:
+    """The newest runs: their records, and where those say running, the state of their apps.
 
     Beside them how many more there are, and the calls that failed.
     """
@@ -1460,8 +1514,26 @@ async def read_runs(
     if any(run.unread_times for run in runs):
         unread = (run.run_id for run in runs if run.unread_times)
         note(f"times can't be read in the records of {', '.join(unread)}")
-    running_first = sorted(runs, key=lambda run: run.status != "running")
-    return tuple(running_first), len(run_ids) - len(runs), index.failures
+    turn = asyncio.Semaphore(APPS_AT_ONCE)
+    until = asyncio.get_running_loop().time() + APP_PATIENCE
+
+    async def standing(run: Run) -> Found:
+        store, app, has_result = index.homes[run.run_id], None, None
+        if run.status == "running" and run.app_id:
+            try:
+                async with asyncio.timeout_at(until), turn:
+                    app = await _read_app(run.app_id, env)
+            except TimeoutError:
+                app = App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
+        if app and app.live is False:
+            has_result = await store.noted(store.exists(_result_path(run.run_id)))
+        return Found(run, app, (), has_result, stale=None, failures=())
+
+    found = await asyncio.gather(*map(standing, runs))
+    unknown = [each.app.unknown for each in found if each.app and each.app.unknown]
+    if unknown:
+        note(f"{len(unknown)} of the apps did not tell their state: {unknown[0]}")
+    return tuple(found), len(run_ids) - len(runs), index.failures
 
 
 class Beside:
@@ -1815,8 +1887,13 @@ async def _read_app(app_id: str, env: str | None) -> App:
     import modal
 
     by_id = _version(modal.__version__) >= LOOK_UP_BY_ID
+    functions: tuple[tuple[str, str], ...] = ()
     try:
-        lifecycle = await (_look_up(app_id, env) if by_id else _lifecycle_of(app_id))
+        if by_id:
+            told = await (await modal.App.lookup.aio(app_id, environment_name=env)).info.aio()
+            lifecycle, functions = told.lifecycle, tuple(sorted(told.functions.items()))
+        else:
+            lifecycle = await _lifecycle_of(app_id)
     except Exception as fault:  # noqa: BLE001 - a state that this SDK can't name is a KeyError
         kind = "" if _is_fault(fault) else f"{type(fault).__name__}: "
         return App(live=None, unknown=f"{kind}{_words(fault)}")
@@ -1827,14 +1904,8 @@ async def _read_app(app_id: str, env: str | None) -> App:
         state=state,
         stopped_at=stopped,
         stopped_by=clean(lifecycle.stopped_by or "") or None,
+        functions=functions,
     )
-
-
-async def _look_up(app_id: str, env: str | None) -> Any:
-    import modal
-
-    app = await modal.App.lookup.aio(app_id, environment_name=env)
-    return (await app.info.aio()).lifecycle
 
 
 async def _lifecycle_of(app_id: str) -> Any:
@@ -2691,6 +2762,8 @@ SLOW_PACES, STUCK_PHASES = 3, 2
 RETRIED_WITHIN = 900
 # Seconds after which a run that still has no app was probably orphaned by what queued it.
 ORPHANED_AFTER = 5_400
+# Phases in which idle GPUs tell something.
+GPU_PHASES = PHASES - BEFORE_THE_LOOP - {"checkpoint_save", "offload_rollout", "offload_train"}
 
 
 @dataclass(frozen=True)
@@ -2734,6 +2807,7 @@ class Judgement:
     blocker: Blocker | None = None
     next_step: str | None = None
     restart: str | None = None
+    gpus_idle: bool = False  # which bears a silence out
 
     @property
     def log_is_alive(self) -> bool:
@@ -2771,10 +2845,25 @@ def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Jud
     )
     word = _word(found, facts)
     blocker = logs.blocker if logs and word != "completed" else None  # once failed: no matter
-    kind = next((kind for kind in KINDS if blocker and kind.name == blocker.kind), OTHER)
+    hardware = found.hardware or Hardware()
+    killed = KILLED.get(hardware.call_status or "")
+    if killed is not None and blocker and (blocker.kind == "killed" or _echoes(blocker.line)):
+        blocker = None  # it only passes on what Modal tells
+    name = blocker.kind if blocker else killed
+    kind = next((kind for kind in KINDS if kind.name == name), OTHER)
     proxied = blocker and blocker.kind == "auth" and ".modal.run" in blocker.line
-    next_step = PROXY_AUTH if proxied else kind.next
-    return replace(facts, word=word, blocker=blocker, next_step=next_step, restart=kind.restart)
+    next_step, restart = PROXY_AUTH if proxied else kind.next, kind.restart
+    if blocker and _is_crash_loop(blocker, run, hardware):
+        loop = "starting again will not help, attempt after attempt ends so"
+        next_step, restart = f"{loop}: {next_step}" if next_step else loop, CHANGE
+    return replace(
+        facts,
+        word=word,
+        blocker=blocker,
+        next_step=next_step,
+        restart=restart,
+        gpus_idle=word in ("stuck", "slow") and live and _gpus_idle(run, hardware),
+    )
 
 
 def _cause(error: Sequence[str]) -> str | None:
@@ -2807,11 +2896,15 @@ def _diverged(found: Found) -> tuple[str, ...]:
     return tuple(name for name, value in told.items() if not math.isfinite(value))
 
 
-def is_silent(run: Run, now: EpochSeconds) -> bool:
-    """Whether a run says that it is running, but its record has been silent for ten minutes."""
-    quiet = run.waiting_for_gpu or run.submitted or run.kind == "gateway"
-    running = run.status == "running" and not quiet
-    return running and run.last_sign is not None and now - run.last_sign > STUCK_AFTER
+def asks_modal(run: Run, app: App, now: EpochSeconds) -> bool:
+    """Whether what Modal itself knows of the app can change the answer."""
+    if run.status not in (None, "running"):
+        return run.status == "failed" and not run.error  # how it died stands nowhere else
+    silent = run.last_sign is not None and now - run.last_sign > STUCK_AFTER
+    phase = _phase_times(run, now)
+    outlasted = (phase.lasted or 0) > STUCK_PHASES * (phase.longest or math.inf)
+    waits = run.waiting_for_gpu or run.submitted
+    return app.live is False or waits or ((silent or outlasted) and run.kind != "gateway")
 
 
 def _condition(found: Found, idle: Seconds | None) -> Condition | None:
@@ -2823,6 +2916,7 @@ def _condition(found: Found, idle: Seconds | None) -> Condition | None:
     if found.live is False:
         return "over" if found.has_result is None else "died"
     quiet = run.waiting_for_gpu or run.submitted or run.kind == "gateway"
+    quiet = quiet or _lacks_container(found.hardware)
     return "stuck" if found.live and (idle or 0) > STUCK_AFTER and not quiet else None
 
 
@@ -2870,6 +2964,14 @@ def _phase_times(run: Run, now: EpochSeconds | None) -> PhaseTimes:
 # ---- The verdict: how far, doing what, stuck on what, in a word and a line.
 
 PROXY_AUTH = "start it again with a proxy token: send Modal-Key and Modal-Secret (see SKILL.md)"
+# How Modal ended a call, and the kind of failure that this is, if any.
+KILLED = {
+    "timeout": "timeout",
+    "terminated": "",
+    "kernel oom kill": "host_oom",
+    "memory manager eviction": "host_oom",
+    "memory thrashing eviction": "host_oom",
+}
 
 
 def _word(found: Found, judged: Judgement) -> str:
@@ -2898,6 +3000,7 @@ def _word(found: Found, judged: Judgement) -> str:
         ("waiting", run.waiting_for_gpu or run.submitted),
         ("serving", run.kind == "gateway" and run.phase == "serving" and live is True),
         ("unknown", run.status is None or (live is None and silent and quiet)),
+        ("waiting", quiet and (silent or no_step) and _lacks_container(found.hardware)),
         ("stuck", quiet and silent and judged.idle is not None and _is_stuck(judged)),
         ("slow", quiet and ((silent and judged.idle is not None) or no_step)),
         ("running", True),
@@ -2910,6 +3013,24 @@ def may_be_retried(found: Found, now: EpochSeconds) -> bool:
     failed_at = found.run.attempt_failed_at
     failed = found.run.status == "failed" and failed_at is not None
     return failed and found.live is True and now - (failed_at or 0) <= RETRIED_WITHIN
+
+
+def _lacks_container(hardware: Hardware | None) -> bool:
+    """Whether no container runs, though an input waits, or may wait, for one."""
+    return hardware is not None and hardware.containers == 0 and hardware.waiting_inputs != 0
+
+
+def _is_crash_loop(blocker: Blocker, run: Run, hardware: Hardware) -> bool:
+    """Whether containers fail one after the other, of what failed the attempt before too."""
+    began = run.attempt_began or 0
+    again = (blocker.first_at or began) < began <= (blocker.at or 0)
+    return again and (hardware.container_errors_last_hour or 0) > 1
+
+
+def _gpus_idle(run: Run, hardware: Hardware) -> bool:
+    """Whether GPUs are idle that ought to work, and have; busy ones prove nothing."""
+    idle = (hardware.gpu_idle_seconds or 0) >= STUCK_AFTER and hardware.function_containers
+    return bool(idle) and run.begun and run.phase in GPU_PHASES
 
 
 def _is_stuck(judged: Judgement) -> bool:
@@ -3391,14 +3512,17 @@ def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
     """The Verdict block: the answer, where the eye is."""
     level = LEVELS.get(judged.word, "warn")
     blocker, logs = judged.blocker, judged.logs
-    answer = field(judged.word, styled(verdict_text(found, judged), level), level)
+    answer = verdict_text(found, judged)
     why: dict[str, RenderableType | None] = {
+        "ended by": styled(ended_by_text(found) if judged.word != "completed" else None, "bad"),
         "blocker": styled(blocker_text(blocker, judged.now) if blocker else None, "bad"),
         "next": judged.next_step,
         "progress": counter_text(judged),
+        "modal": hardware_text(found, answer),
         "logs": activity_text(logs, judged.now) if logs else None,
     }
-    return [styled("Verdict", "heading"), answer, *labelled(why)]
+    answered = field(judged.word, styled(answer, level), level)
+    return [styled("Verdict", "heading"), answered, *labelled(why)]
 
 
 def verdict_text(found: Found, judged: Judgement) -> str:
@@ -3417,18 +3541,18 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     left += f"; {' and '.join(judged.diverged)} is not finite" if judged.diverged else ""
     for_now = f" for {idle} now" if judged.idle is not None else ""
     state = {True: "live", False: "not live", None: "state unknown"}[found.live]
-    alone = "" if judged.blocker else ", and this rests on silence alone"
+    alone = "" if judged.blocker or judged.gpus_idle else ", and this rests on silence alone"
     if judged.idle is not None and judged.idle > STUCK_AFTER:
         touched = f"the record is silent for {idle}, the log is not"
+    gpus = idle_gpus_text(found.hardware) if judged.gpus_idle and found.hardware else ""
     texts = {
         **dict.fromkeys(("queued", "orphaned"), queued_text(run, now, word)),
         "died": f"{where}; the status says running, but the app is over",
-        "waiting": f"{'the training is submitted and' if run.submitted else doing} waits for "
-        f"{'its GPUs' if run.submitted else 'a GPU'}{for_now}",
+        "waiting": waiting_text(found, doing, for_now),
         "serving": f"{doing}; the app is {state}",
         "unknown": f"{where}; no sign of life for {idle}, app {state}",
-        "stuck": f"{where}; the app is {state}{alone}",
-        "slow": f"{where}; no sign of life for {idle}",
+        "stuck": f"{where}; the app is {state}{alone}{gpus}",
+        "slow": f"{where}; no sign of life for {idle}{gpus}",
         "running": f"{where}; {touched}{left}",
     }
     if word == "completed" and run.status == "running":
@@ -3443,6 +3567,53 @@ def verdict_text(found: Found, judged: Judgement) -> str:
         again = "the app is live, so Modal may start it again"
         return f"step {step_text(run.step)}; attempt {run.attempt} failed {ago} ago; {again}{why}"
     return texts.get(word, f"step {step_text(run.step)}{ended}{why}")
+
+
+def waiting_text(found: Found, doing: str, for_now: str) -> str:
+    """For what the run waits, by its record and by what Modal knows."""
+    submitted = "the training is submitted and waits for its GPUs"
+    told = submitted if found.run.submitted else f"{doing} waits for a GPU"
+    awaited = f"{told}{for_now}" if found.run.submitted or found.run.waiting_for_gpu else ""
+    none_runs = found.hardware is not None and found.hardware.containers == 0
+    return "; ".join(filter(None, (awaited, containers_text(found.hardware) if none_runs else "")))
+
+
+def containers_text(hardware: Hardware | None) -> str:
+    """`no container runs, 1 input waits for one`, `2 containers run`; empty where unknown."""
+    if hardware is None or hardware.containers is None:
+        return ""
+    containers, inputs = hardware.containers, hardware.waiting_inputs
+    run = f"{counted(containers, 'container')} run" if containers else "no container run"
+    waits = f", {counted(inputs or 0, 'input')} wait{'s' if inputs == 1 else ''} for one"
+    return f"{run}{'' if containers > 1 else 's'}{waits if inputs else ''}"
+
+
+def hardware_text(found: Found, answer: str) -> str:
+    """The containers, unless the answer tells of them, and how many have failed."""
+    told = containers_text(found.hardware) if found.live else ""
+    errors = found.hardware.container_errors_last_hour if found.hardware else None
+    failed = f"{counted(errors, 'container error')} in the last hour" if errors else ""
+    return "; ".join(part for part in (told, failed) if part and part not in answer)
+
+
+def idle_gpus_text(hardware: Hardware) -> str:
+    """`; GPUs at 0 % for the last 22m (Modal, train, 2 containers)`."""
+    span = age_text(hardware.gpu_idle_seconds or 0)
+    containers = counted(hardware.function_containers or 0, "container")
+    least = "at least" if hardware.gpu_idle_whole_hour else "the last"
+    return f"; GPUs at 0 % for {least} {span} (Modal, {hardware.function}, {containers})"
+
+
+def ended_by_text(found: Found) -> str | None:
+    """`timeout after 24h`, `kernel oom kill`, `terminated by maya`; None where Modal ended none."""
+    told = found.hardware or Hardware()
+    status, limit = told.call_status, told.call_limit
+    if status == "timeout" and limit:
+        return f"timeout after {f'{limit / 60:g}m' if limit % 3600 else f'{limit / 3600:g}h'}"
+    if status == "terminated" and found.app and found.app.stopped_by:
+        return f"terminated by {found.app.stopped_by}"
+    # Of a failure the log tells: it is the run's own exception.
+    return None if status in ("pending", "running", "success", "failure") else status
 
 
 def queued_text(run: Run, now: EpochSeconds, word: str) -> str:
@@ -3504,26 +3675,26 @@ def activity_text(logs: Diagnosis, now: EpochSeconds) -> str | None:
 
 
 def runs_block(
-    runs: Sequence[Run], more: int, now: EpochSeconds, *, candidates: bool = False
+    rows: Sequence[tuple[Run, str | None]], more: int, now: EpochSeconds
 ) -> list[RenderableType]:
-    """A line each: the newest runs, the silent ones marked, or the candidates with their age."""
-    age_title = "age" if candidates else "last sign"
-    table = grid("run", "status", "phase", "step", age_title, "app")
-    for run in runs:
-        known = LEVELS.get(run.status or "", "plain")
-        silent = not candidates and is_silent(run, now)
-        moment = run.created_at if candidates else run.last_sign
+    """A line each: runs with the words of their verdicts, or without, candidates and their age."""
+    listed = all(word for _, word in rows)
+    title, age_title = ("Runs", "last sign") if listed else ("Candidates", "age")
+    words = ["verdict"] if listed else []
+    table = grid("run", *words, "status", "phase", "step", age_title, "app")
+    for run, word in rows:
+        moment = run.last_sign if listed else run.created_at
         age = age_text(now - moment) if moment else "–"
-        sign = age if candidates or not moment else f"{age} ago"
         table.add_row(
             styled(run.run_id),
-            styled(run.status or "unknown", "plain" if candidates else known),
+            *([styled(word, LEVELS.get(word, "warn"))] if word else []),
+            styled(run.status or "unknown"),
             styled(run.phase or "unknown"),
             styled(step_text(run.step)),
-            styled(f"{sign} ⚠ silent", "warn") if silent else styled(sign),
+            styled(f"{age} ago" if listed and moment else age),
             styled(run.app_id or "–"),
         )
-    lines = [styled("Candidates" if candidates else "Runs", "heading"), indented(table)]
+    lines = [styled(title, "heading"), indented(table)]
     return [*lines, indented(styled(f"and {more} more", "dim"))] if more else lines
 
 
@@ -3579,6 +3750,12 @@ def report(
             for metric in told_metrics(found.metrics)
         },
         "logs": tail and judged.logs and logs_object(*tail, judged.logs, judged.now),
+        "modal": found.hardware
+        and {
+            **picked(found.hardware, "containers", "waiting_inputs", "container_errors_last_hour"),
+            "call_status": ended_by_text(found) or found.hardware.call_status,
+            **picked(found.hardware, "gpu_idle_seconds", "unknown"),
+        },
         "verdict": {
             "word": judged.word,
             "text": verdict_text(found, judged),
@@ -3605,10 +3782,11 @@ def logs_object(
     }
 
 
-def row_object(run: Run) -> dict[str, object]:
-    """A run in a list of runs."""
+def row_object(run: Run, word: str | None = None) -> dict[str, object]:
+    """A run in a list of runs, with its verdict where that is known."""
     return {
         "id": run.run_id,
+        "verdict": word,
         **picked(run, "status", "phase", "step"),
         "updated_at": iso(run.last_sign),
         **picked(run, "created_at", "app_id"),
@@ -3712,16 +3890,17 @@ def error_line(stderr: bytes) -> str:
     return told[-1] if told else boxed or last
 
 
-class Logs:
-    """An interpreter on its way to `modal app logs`; `end` it on every way out."""
+class Command:
+    """An interpreter on its way to a command of modal; `end` it on every way out."""
 
-    def __init__(self) -> None:
+    def __init__(self, *named: str) -> None:
         """Start it: importing takes it longer than finding the run takes."""
+        self._name = " ".join(("modal", *named))
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
         # Its own session: Ctrl-C reaches this process alone, which then ends the child.
         self._child = subprocess.Popen(
             # -P: a `modal` folder here is not the package. The last words are for `ps` alone.
-            [sys.executable, "-P", "-c", CHILD, "modal", "app", "logs"],
+            [sys.executable, "-P", "-c", CHILD, "modal", *named],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -3757,16 +3936,16 @@ class Logs:
                 yield begun
                 begun = b""
             else:
-                raise ProgressError(f"modal app logs did not end within {patience:g} s")
+                raise ProgressError(f"{self._name} did not end within {patience:g} s")
         if begun:
             yield begun
         status = self._child.wait()
         self._stderr.seek(0)
         told = self._stderr.read()
         if status < 0:
-            raise ProgressError(f"modal app logs was killed by signal {-status}")
+            raise ProgressError(f"{self._name} was killed by signal {-status}")
         if status:
-            raise ProgressError(f"modal app logs failed: {error_line(told)}")
+            raise ProgressError(f"{self._name} failed: {error_line(told)}")
 
     def kill(self, number: int, frame: object = None) -> NoReturn:
         """End the child, then this process: a handler for signals."""
@@ -3777,6 +3956,149 @@ class Logs:
         """End the child, however far it is."""
         self._child.kill()
         self._child.wait()
+
+
+# ======================================================================================
+# Hardware: what Modal itself knows of an app: its containers, its calls, its GPUs. Evidence
+# that may be missing: whatever fails or is not told, the rest stands.
+# ======================================================================================
+
+# Seconds that it may take, and so hold the blocks back.
+HARDWARE_PATIENCE = 3.0
+# How series are named that tell in how much of a minute GPUs ran anything, and how it is summed up.
+GPU_SERIES = re.compile(
+    r"(?!.*(?:mem|vram|hbm|fb|power|watt|temp|energy|clock|bandwidth|nvlink|pcie|enc|dec))"
+    r"(?P<metric>.*util.*)_(?P<summed_up>[a-z]+)"
+)
+# What the maximum of idle GPUs reads at most, by unit; an average is 1.5 % where 1 of 64 is busy.
+IDLE_MAXIMUM = {"%": 1.0, "percent": 1.0, "ratio": 0.01}
+# How old the newest sample may be.
+SAMPLE_AGE = timedelta(minutes=5)
+MINUTE = timedelta(minutes=1)
+# The percentile that stands for all of a stretch, where there are no samples by the minute.
+NEARLY_ALL = 99
+
+
+def gpu_idle(series: Iterable[MetricSeries], until: datetime) -> tuple[Seconds, bool] | None:
+    """How long GPUs have been idle, and whether for all of the window; None without evidence."""
+    named = [(GPU_SERIES.fullmatch(each.name.casefold()), each) for each in series]
+    found = {name["summed_up"]: (name["metric"], each) for name, each in named if name}
+    # Others, such as a minimum or a median, are 0 beside a busy GPU.
+    told = next((word for word in ("max", "avg", "mean", "sum") if word in found), "")
+    if not told or len({name["metric"] for name, _ in named if name}) > 1:
+        return None
+    unit, points = found[told][1].unit.casefold(), found[told][1].points
+    most = IDLE_MAXIMUM.get(unit, 0.0) if told == "max" else 0.0
+    seen = {point.time: point.value for point in points if point.value is not None}
+    newest = at = max(seen, default=until - 2 * SAMPLE_AGE)
+    while 0 <= seen.get(at, -1) <= most:
+        at -= MINUTE
+    if until - newest > SAMPLE_AGE:
+        return None
+    return (newest - at).total_seconds(), at < min(point.time for point in points)
+
+
+async def read_hardware(run: Run, app: App, env: str | None) -> Hardware:
+    """What Modal itself knows of the run's app, as far as it tells that in time. Never fails."""
+    import modal
+
+    until = asyncio.get_running_loop().time() + HARDWARE_PATIENCE
+    unknown: list[str] = []
+
+    async def heard(answer: Awaitable[T]) -> T | None:
+        try:
+            async with asyncio.timeout_at(until):
+                return await answer
+        except TimeoutError:
+            unknown.append(f"no answer within {HARDWARE_PATIENCE:g} s")
+        except Exception as fault:  # noqa: BLE001 - however it fails, it is no evidence
+            unknown.append(_words(fault))
+        return None
+
+    if app.live is None or run.app_id is None:
+        return Hardware(unknown=app.unknown)
+    if not hasattr(modal.Function, "from_id"):  # before modal 1.6.0
+        running = await heard(_count_containers(until, env, run.app_id)) if app.live else None
+        unknown.append(f"modal {clean(modal.__version__)} tells of containers alone")
+        return Hardware(running, unknown=unknown[0])
+    ids = app.functions or await heard(_function_ids(until, env, run.app_id)) or ()
+    asked = await heard(asyncio.gather(*(_look_up(*each) for each in ids)))
+    if not asked:
+        return Hardware(unknown=next(iter(unknown), "the app has no functions yet"))
+    functions = sorted(asked, key=lambda each: (bool(each[2].gpus), "train" in each[0]))
+    name, training, told = functions[-1]
+    counts, errors, idle = await asyncio.gather(
+        heard(asyncio.gather(*(each.get_current_stats.aio() for _, each, _ in functions))),
+        heard(asyncio.gather(*(each.stats.aio() for _, each, _ in functions))),
+        heard(_ask_gpus(training, run.last_sign)),
+    )
+    words = ("function", "calls", training.object_id, "--tail", "1")
+    over = told.gpus and not app.live
+    calls = await heard(_ask_cli(until, env, *words)) if over else None
+    return Hardware(
+        containers=sum(each.num_total_runners for each in counts) if counts else None,
+        waiting_inputs=sum(each.backlog for each in counts) if counts else None,
+        container_errors_last_hour=sum(e.container_error_count for e in errors) if errors else None,
+        function=name,
+        function_containers=counts[-1].num_total_runners if counts else None,
+        call_status=next((_text(call, "status") for call in _elements(calls)), None),
+        call_limit=float(told.timeout),
+        gpu_idle_seconds=idle[0] if idle else None,
+        gpu_idle_whole_hour=bool(idle and idle[1]),
+        unknown=next(iter(unknown), None),
+    )
+
+
+async def _ask_cli(until: float, env: str | None, *words: str) -> object:
+    """What this interpreter's own `modal` tells as JSON. Raises ProgressError where it fails."""
+    patience = round(until - asyncio.get_running_loop().time(), 1)
+
+    def told() -> bytes:
+        command = Command(*words)
+        try:
+            command.ask([*words, "--json", *(["-e", env] if env else [])])
+            return b"".join(command.lines(patience))
+        finally:
+            command.end()
+
+    # In a thread, since waiting for its output would hold up all else that is read.
+    return parse_json(await asyncio.to_thread(told))
+
+
+async def _count_containers(until: float, env: str | None, app_id: str) -> int:
+    listed = _elements(await _ask_cli(until, env, "container", "list", "--app-id", app_id))
+    return sum(_text(each, "start_time") != "Pending" for each in listed)
+
+
+async def _function_ids(until: float, env: str | None, app_id: str) -> tuple[tuple[str, str], ...]:
+    """The names and ids of the app's functions, where its look-up didn't tell."""
+    told = _items(await _ask_cli(until, env, "app", "info", app_id), "functions")
+    return tuple((name, _text(function, "id") or "") for name, function in told)
+
+
+async def _look_up(name: str, function_id: str) -> tuple[str, AnyFunction, FunctionInfo]:
+    import modal
+
+    function = modal.Function.from_id(function_id)
+    await function.hydrate.aio()
+    return clean(name), function, await function.info.aio()
+
+
+async def _ask_gpus(
+    function: AnyFunction, last_sign: EpochSeconds | None
+) -> tuple[Seconds, bool] | None:
+    if hasattr(function, "metrics"):
+        told = await function.metrics.export.aio(groups=["gpu"], bucket_size=MINUTE)
+        return gpu_idle(told.series.values(), told.until)
+    # Before modal 1.6.2: nearly all samples of the silence, of which the beginning is work.
+    since = datetime.fromtimestamp(last_sign, UTC) + SAMPLE_AGE if last_sign else None
+    stats = await function.stats.aio(since=since)
+    for name, figures in stats.container_percentile_stats.items():
+        for each in figures.percentiles:
+            if name.casefold() == "gpu utilization (%)" and each.percentile == NEARLY_ALL:
+                idle = 0 <= each.value <= IDLE_MAXIMUM["%"]
+                return (stats.until - stats.since).total_seconds() if idle else 0.0, False
+    return None
 
 
 # ======================================================================================
@@ -3807,6 +4129,7 @@ class Arguments(argparse.Namespace):
     output: Literal["tail", "no_logs", "follow", "watch"]
     interval: Seconds
     limit: int
+    hardware: bool
     json: bool
     env: str | None
     volume: str | None
@@ -3825,6 +4148,11 @@ class Arguments(argparse.Namespace):
     def guard_logs(self, lines: bytes) -> bytes:
         """The same for log output, which is never cut."""
         return lines if self.show_secrets else mask_secrets_in_bytes(lines)
+
+    async def ask(self, run: Run, app: App) -> Hardware | None:
+        """What Modal itself knows of the run's app, if there is a reason to ask."""
+        wanted = self.hardware or asks_modal(run, app, time.time())
+        return await read_hardware(run, app, self.env) if wanted else None
 
     def note(self, text: str) -> None:
         """A line on stderr about what is no error."""
@@ -3867,6 +4195,7 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     output.add_argument("--watch", dest="output", action="store_const", const="watch")
     parser.add_argument("--interval", type=_within(float, 2, TIMEOUT_LIMIT), metavar="S")
     parser.add_argument("--limit", type=_within(int, 1, TAIL_LIMIT), metavar="N")
+    parser.add_argument("--hardware", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("-e", "--env", metavar="ENV")
     parser.add_argument("--volume", metavar="NAME")
@@ -3878,8 +4207,10 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     given = parser.parse_args(words, Arguments())
     if given.query is not None and not clean(given.query).strip():
         parser.error("RUN is empty, or can't be printed: give an id or a part of one")
-    if given.query is None and (given.tail or given.output != "tail"):
-        parser.error("RUN is missing: --tail, --no-logs, --follow and --watch need one")
+    if given.query is None and (given.tail or given.output in ("no_logs", "follow")):
+        parser.error("RUN is missing: --tail, --no-logs and --follow need one")
+    if given.query is None and given.hardware:
+        parser.error("RUN is missing: --hardware needs one")
     if given.query is not None and given.limit:
         parser.error("--limit goes with the list of runs, which takes no RUN")
     if given.json and given.output in ("follow", "watch"):
@@ -3921,16 +4252,16 @@ def show_run(arguments: Arguments) -> int:
             logs.end()
 
 
-def started_logs() -> Logs:
+def started_logs() -> Command:
     """A child for the logs, which ends with this process whatever ends that."""
-    logs = Logs()
+    logs = Command("app", "logs")
     for deadly in DEADLY:
         if signal.getsignal(deadly) is not signal.SIG_IGN:
             signal.signal(deadly, logs.kill)
     return logs
 
 
-def find_run(arguments: Arguments, query: str, logs: Logs | None) -> Found:
+def find_run(arguments: Arguments, query: str, logs: Command | None) -> Found:
     """Read the run, with its log command told what to fetch as soon as that is known."""
 
     def when_known(run: Run) -> None:
@@ -3944,12 +4275,16 @@ def find_run(arguments: Arguments, query: str, logs: Logs | None) -> Found:
         arguments.timeout,
         when_known=when_known,
         note=arguments.note,
+        ask=arguments.ask,
     )
     with spinner("reading the run from Modal"):
-        return guarded(asyncio.run(reading), arguments.guard)
+        found = guarded(asyncio.run(reading), arguments.guard)
+    if arguments.hardware and found.hardware and found.hardware.unknown:
+        arguments.note(f"not all that Modal knows is there: {found.hardware.unknown}")
+    return found
 
 
-def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
+def show_blocks(arguments: Arguments, found: Found, logs: Command | None) -> int:
     """The blocks, the logs in their place, and the verdict; the exit status."""
     out = open_console()
     show(out, progress_block(found, judge(found, time.time()), bar=out.width < PIPE_WIDTH))
@@ -3969,7 +4304,7 @@ def show_blocks(arguments: Arguments, found: Found, logs: Logs | None) -> int:
     return status_after(failures)
 
 
-def show_object(arguments: Arguments, found: Found, logs: Logs | None) -> int:
+def show_object(arguments: Arguments, found: Found, logs: Command | None) -> int:
     """The same as one JSON object; the exit status."""
     failures = found.failures
     tail = told = None
@@ -4010,42 +4345,85 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, allow_nan=False, default=asdict), flush=True)
 
 
+# The verdicts of a list in the order in which they are shown: those that need somebody first.
+NEEDS = ("died", "stuck", "orphaned", "slow", "waiting", "running", "unknown", "queued")
+
+
+def read_list(arguments: Arguments) -> tuple[list[tuple[Run, str]], int, tuple[str, ...]]:
+    """The newest runs by need with their verdicts' words, how many more, and what failed."""
+    reading = read_runs(
+        arguments.volumes, arguments.env, arguments.timeout, arguments.limit, arguments.note
+    )
+    found, more, failures = guarded(asyncio.run(reading), arguments.guard)
+    now = time.time()
+    rows = [(each.run, judge(each, now).word) for each in found]
+    return sorted(rows, key=lambda row: [*NEEDS, row[1]].index(row[1])), more, failures
+
+
 def show_list(arguments: Arguments) -> int:
     """The newest runs; the exit status."""
+    if arguments.output == "watch":
+        return watch_list(arguments)
     with spinner("reading the runs from Modal"):
-        reading = read_runs(
-            arguments.volumes,
-            arguments.env,
-            arguments.timeout,
-            arguments.limit,
-            arguments.note,
-        )
-        runs, more, failures = guarded(asyncio.run(reading), arguments.guard)
+        rows, more, failures = read_list(arguments)
     if arguments.json:
-        print_json([row_object(run) for run in runs])
+        print_json([row_object(*row) for row in rows])
     else:
-        show(open_console(fold=False), runs_block(runs, more, time.time()))
+        show(open_console(fold=False), runs_block(rows, more, time.time()))
     return status_after(failures)
+
+
+def watch_list(arguments: Arguments) -> NoReturn:
+    """Show the newest runs again and again; through a pipe, a line for each that changed."""
+    from rich.console import Group
+
+    said: dict[str, str] = {}
+    with in_place(new_console()) as live:
+        while True:
+            try:
+                rows, more, failures = read_list(arguments)
+            except ProgressError as error:
+                if not said:
+                    raise
+                failures = (str(error),)
+            for failure in failures:
+                arguments.note(failure)
+            now = time.time()
+            if live:
+                live.update(Group(*runs_block(rows, more, now)), refresh=True)
+            for run, word in rows:
+                line = f"{run.run_id} {word}: step {step_text(run.step)}, {run.phase}"
+                if not live and said.get(run.run_id) != line:
+                    print(f"{iso(now)} {line}", flush=True)
+                said[run.run_id] = line
+            wait_while_read(arguments.interval)
+
+
+@contextlib.contextmanager
+def in_place(out: Console) -> Iterator[Live | None]:
+    """What is shown again in the same place: on a terminal only."""
+    from rich.live import Live
+
+    if not is_screen(sys.stdout):
+        yield None
+        return
+    with Live(console=out, auto_refresh=False, redirect_stderr=is_screen(sys.stderr)) as live:
+        out.show_cursor()  # which rich has hidden: it would stay so after Ctrl-Z
+        yield live
 
 
 def watch(arguments: Arguments, found: Found) -> int:
     """Show the run again and again until it is over; 0 if it completed, 5 if it ended otherwise."""
-    from rich.live import Live
-
     out = new_console()
-    live = Live(console=out, auto_refresh=False, redirect_stderr=is_screen(sys.stderr))
-    on_screen = is_screen(sys.stdout)
     said: tuple[object, ...] = ()
     was_over = False
     for failure in found.failures:
         arguments.note(failure)
-    with live if on_screen else contextlib.nullcontext():
-        if on_screen:
-            out.show_cursor()  # which rich has hidden: it would stay so after Ctrl-Z
+    with in_place(out) as live:
         while True:
             judged, run = judge(found, time.time()), found.run
             told = (run.status, run.phase, run.step, judged.word, run.attempt, run.app_id)
-            if on_screen:
+            if live:
                 live.update(watch_blocks(found, judged, out), refresh=True)
             elif told != said:
                 status = f"{run.status or 'unknown'} {judged.word}: {verdict_text(found, judged)}"
@@ -4094,10 +4472,12 @@ def refreshed(arguments: Arguments, found: Found, patience: Seconds) -> Found:
     """The run as it stands now; as it stood before, and said so, where Modal fails meanwhile."""
 
     def doubtful(fresh: Found) -> bool:  # another word may rest on what was read earlier
-        return patience > GLANCE and judge(fresh, time.time()).word != "running"
+        changed = arguments.hardware or judge(fresh, time.time()).word != "running"
+        return patience > GLANCE and changed
 
     try:
-        reading = refresh(found, arguments.env, patience, doubtful)
+        ask = arguments.ask if patience > GLANCE else None
+        reading = refresh(found, arguments.env, patience, doubtful, ask)
         fresh = guarded(asyncio.run(reading), arguments.guard)
     except ProgressError as error:
         arguments.note(str(error))
@@ -4119,7 +4499,7 @@ def spinner(text: str) -> contextlib.AbstractContextManager[object]:
 
 
 def show_logs(
-    arguments: Arguments, found: Found, logs: Logs, out: Console
+    arguments: Arguments, found: Found, logs: Command, out: Console
 ) -> tuple[Found, bytes, tuple[str, ...]]:
     """The Logs block: the log command's output as it comes, credentials masked.
 
@@ -4256,7 +4636,7 @@ def run_command(words: Sequence[str]) -> int:
         rows = [row_object(run) for run in candidates]
         print_json({"error": {"kind": error.kind, "message": message, "candidates": rows}})
     elif several:
-        block = runs_block(candidates, several.more, time.time(), candidates=True)
+        block = runs_block([(run, None) for run in candidates], several.more, time.time())
         show(open_console(fold=False), block)
     complain(message)
     return error.status
