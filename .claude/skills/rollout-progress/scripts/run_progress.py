@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     AnyFunction: TypeAlias = modal.Function[..., object, object]
 
 T = TypeVar("T")
+Number = TypeVar("Number", int, float)
 
 # ======================================================================================
 # Records: what the volume's JSON means. All knowledge of field names and old shapes is
@@ -126,6 +127,8 @@ T = TypeVar("T")
 
 Seconds: TypeAlias = float
 EpochSeconds: TypeAlias = float
+# When it began, where that is known, its name, and what it took.
+Phase: TypeAlias = tuple[EpochSeconds | None, str, Seconds]
 
 # Lines of an error message that are kept: its head, and its end, where a traceback says why.
 ERROR_HEAD, ERROR_END = 10, 3
@@ -136,35 +139,25 @@ COUNT_LIMIT = 2**53
 # Newest notices of a kind that are read, where there may be thousands: any of them is the newest.
 NEWEST_UPDATES = 8
 
-# Where a config names its data, the most telling first.
-DATASETS = (
-    ("dataset", "hf_repo"),
-    ("dataset", "prompt_data"),
-    ("recipe", "prompt_data"),
-    ("dataset", "name"),
-)
 TIMES = ("created_at", "started_at", "updated_at", "ended_at")
 ENDED_STATUSES = frozenset({"completed", "failed", "stopped", "cancelled"})
+LIVE_STATES = frozenset({"ephemeral", "detached", "deployed", "initializing"})  # of an app
 STATUSES = {status: status for status in ("running", *ENDED_STATUSES)} | {"canceled": "cancelled"}
 # The set-up, in its order; the stages of a launcher; what comes before the loop; phases of a step
-# before its rollout is recorded, and after that.
+# before its rollout is recorded, once it is trained, and from the one to the other.
 SET_UP = ("initializing", "download_model", "convert_model", "prepare_dataset")
 LAUNCHED = frozenset(SET_UP[:3])
 BEFORE_THE_LOOP = frozenset({*SET_UP, "initialize_rollouts", "serving"})
 NO_ROLLOUT_YET = BEFORE_THE_LOOP | {"generate_rollouts", "evaluate_rollouts"}
-TRAINING = frozenset(
-    {"offload_rollout", "compute_log_probs", "optimizer_step", "checkpoint_save", "offload_train"}
-    | {"weight_sync"}
-)
+TRAINED = frozenset({"checkpoint_save", "offload_train", "weight_sync"})
+TRAINING = TRAINED | {"offload_rollout", "compute_log_probs", "optimizer_step"}
 PHASES = TRAINING | NO_ROLLOUT_YET | {"training"}
 # What the gym's own step time leaves out.
 BESIDE_THE_STEP = frozenset({"checkpoint_save", "evaluate_rollouts", "evaluate_rollouts_end"})
 APP_ID = re.compile(r"ap-[A-Za-z0-9]{1,64}")
 NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 HTTPS_URL = re.compile(r"https://[^\s\"'<>\\`]+")
-ROLLOUT_FILE = re.compile(r"(?P<run_id>.+)__(?P<rollout_id>\d{1,15})\.json")
-CHUNK_FILE = re.compile(r"chunk-(\d{1,15})-\w+\.json")
-TIMING_FILE = re.compile(r"(?P<rollout_id>\d{1,15})__driver\.json")
+STEP_KEY = re.compile(r"\d{1,15}")
 # CSI and OSC sequences (7 and 8 bit), then any other escape with its one final character.
 ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
@@ -214,21 +207,8 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class BatchSize:
-    """The sizes that the automatic batch size tried, each with its outcome."""
-
-    knob: str
-    tries: tuple[tuple[int, str], ...]
-    began: EpochSeconds | None  # the newest of them
-
-
-@dataclass(frozen=True)
 class Run:
-    """A TrainingRun record; `last_sign` is the newest sign of life that it holds.
-
-    `submitted` is true while its training waits for its GPUs, `resume_point` the last rollout that
-    the attempt under way goes on from (-1: none), `names` what else it may be asked for by.
-    """
+    """A TrainingRun record."""
 
     run_id: str
     kind: Literal["rl", "sft", "gateway"]
@@ -236,7 +216,7 @@ class Run:
     status: str | None
     phase: str | None
     waiting_for_gpu: bool
-    submitted: bool
+    submitted: bool  # its training waits for its GPUs
     step: Step | None
     app_id: str | None
     app_id_malformed: bool
@@ -244,23 +224,24 @@ class Run:
     created_at: EpochSeconds | None
     started_at: EpochSeconds | None
     ended_at: EpochSeconds | None
-    last_sign: EpochSeconds | None
+    last_sign: EpochSeconds | None  # of life, the newest that the record holds
     reason: str | None
     error: tuple[str, ...]
     attempt: int | None
     attempt_failed_at: EpochSeconds | None
     resumed_from: str | None
-    resume_point: int | None
-    batch_size: BatchSize | None
+    resume_point: int | None  # the last rollout that the attempt goes on from, -1: none
+    batch_size: str | None  # the sizes that the automatic one tried, each with its outcome
+    batch_began: EpochSeconds | None  # the newest of these tries
     wandb_ids: tuple[str, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # what else it may be asked for by
     model: str | None
     dataset: str | None
     phase_began: EpochSeconds | None
     attempt_began: EpochSeconds | None
     unread_times: tuple[str, ...]
-    steps: tuple[Timings, ...]  # the whole ones, newest first
     latest_rollout: Rollout | None
+    steps: tuple[Timings, ...] = ()  # the whole ones, newest first
     asynchronous: bool = False
 
     @property
@@ -293,9 +274,8 @@ class Run:
     @property
     def ended(self) -> bool:
         """Whether the run is over: by its status, or by its end where that is some other word."""
-        if self.status == "running":
-            return False
-        return self.status in ENDED_STATUSES or self.ended_at is not None
+        over = self.status in ENDED_STATUSES or self.ended_at is not None
+        return over and self.status != "running"
 
 
 @dataclass(frozen=True)
@@ -329,19 +309,13 @@ class Hardware:
     unknown: str | None = None
 
 
-LIVE_STATES = frozenset({"ephemeral", "detached", "deployed", "initializing"})
-
-
 @dataclass(frozen=True)
 class Row:
-    """A runs summary row: what matching needs, and the row itself for `parse_run`.
-
-    No W&B id that was made of the run id: as a prefix of it, it may be that of several runs.
-    """
+    """A runs summary row: what matching needs, and the row itself for `parse_run`."""
 
     run_id: str
     app_id: str | None
-    wandb_ids: tuple[str, ...]
+    wandb_ids: tuple[str, ...]  # none made of the run id: as its prefix, several runs may have it
     names: tuple[str, ...]
     created_at: EpochSeconds | None
     record: object
@@ -362,17 +336,13 @@ def is_run_id(text: str) -> bool:
 
 
 def parse_json(raw: bytes) -> object:
-    """Decode a file of the volume.
-
-    Raises ValueError with the reason where it is not JSON (cut off, nested too deep, …).
-    """
+    """Decode a file of the volume; ValueError with the reason where it is not JSON."""
     try:
-        parsed: object = json.loads(raw)
+        return json.loads(raw)
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deep") from None
     except ValueError as error:
         raise ValueError(f"not JSON ({error}; {len(raw):,} bytes)") from None
-    return parsed
 
 
 def _member(value: object, *keys: str) -> object:
@@ -412,9 +382,7 @@ def _number(value: object, *keys: str) -> float | None:
 def _measure(value: object, *keys: str) -> float | None:
     """A number that may be NaN or infinite: a run that diverged must not look well."""
     found = _scalar(value, *keys)
-    if isinstance(found, float) and not math.isfinite(found):
-        return found
-    return _number(found)
+    return found if isinstance(found, float) and not math.isfinite(found) else _number(found)
 
 
 def _count(value: object, *keys: str) -> int | None:
@@ -452,109 +420,90 @@ def _elements(value: object, *keys: str) -> Iterable[object]:
     return found if isinstance(found, list) else ()
 
 
-_Number = TypeVar("_Number", int, float)
-
-
-def _newest(found: Iterable[_Number | None]) -> _Number | None:
+def _newest(found: Iterable[Number | None]) -> Number | None:
     """The newest time, or the largest id, of those that are known."""
     return max((number for number in found if number is not None), default=None)
 
 
 def parse_run(record: object, run_id: str) -> Run:
     """Make a Run from a record of any age; `run_id` is its key in the volume."""
-    metadata = _member(record, "metadata")
+    metadata, config = _member(record, "metadata"), _member(record, "config")
     progress = _member(metadata, "framework_progress")
+    inference = _member(metadata, "batch_size_inference")
+    tries = [t for t in _elements(inference, "attempts") if _count(t, "value") is not None]
+    gateway = _text(metadata, "run_type") == "tinker_gateway"
+    tuned = _text(config, "recipe", "loss_type") == "sft_loss"
+    current = _count(progress, "current")
     phase = _parse_phase(record, progress)
     # Whether what the progress says is said of the phase that is shown.
     in_phase = phase == _text(progress, "phase")
+    inactive = _is_false(progress, "is_active")
+    # Said of no phase at all, too; of any but these it says nothing.
+    queued = inactive and in_phase and phase in {None, *LAUNCHED}
     status = _text(record, "status")
     status = STATUSES.get((status or "").casefold(), status)
     latest = _parse_rollout(_member(metadata, "latest_rollout"))
-    open_substeps = list(_open_substeps(record))
+    open_substeps = dict(_open_substeps(record, current))
     app_id = _parse_app_id(record)
     starts = [_time(start) for start in _elements(metadata, "attempt_starts")]
     attempt_began = _time(metadata, "last_attempt_started_at") or _newest(starts)
-    launched = _time(record, "started_at")
+    attempts = _count(metadata, "attempt_count")
+    called = _text(record, "function_call_id") is not None
+    launching = phase in LAUNCHED and not (attempts or attempt_began or latest or current)
+    created, launched = _time(record, "created_at"), _time(record, "started_at")
+    progressed = _time(progress, "updated_at")
+    noted = (progressed, latest.created_at if latest else None, *open_substeps.values())
+    # Older gyms made one of the run id.
+    derived = (run_id[:8],) if _member(config, "wandb") else ()
+    prompts = _text(config, "dataset", "prompt_data") or _text(config, "recipe", "prompt_data")
     run = Run(
         run_id=run_id,
-        kind=_parse_kind(record),
+        kind="gateway" if gateway else "sft" if tuned else "rl",
         framework=_text(record, "framework"),
         status=status,
         phase=phase,
-        # Said of no phase at all, too; of any but these it says nothing.
-        waiting_for_gpu=status not in ENDED_STATUSES
-        and in_phase
-        and phase in {None, *LAUNCHED}
-        and _is_false(progress, "is_active"),
-        submitted=status == "running"
-        and not _is_false(progress, "is_active")
-        and _text(record, "function_call_id") is not None
-        and not _count(metadata, "attempt_count")
-        and attempt_began is None
-        and phase in LAUNCHED
-        and latest is None
-        and not _count(progress, "current"),
+        waiting_for_gpu=queued and status not in ENDED_STATUSES,
+        submitted=launching and status == "running" and called and not inactive,
         step=_parse_step(progress),
         app_id=app_id,
         app_id_malformed=app_id is None and _scalar(record, "modal_app_id") not in (None, ""),
         url=_parse_url(record, app_id),
-        created_at=_time(record, "created_at"),
+        created_at=created,
         # The newest gym writes its launch there, which is `created_at` again.
-        started_at=next(filter(None, starts), None)
-        or (None if launched == _time(record, "created_at") else launched),
+        started_at=next(filter(None, starts), None) or (None if launched == created else launched),
         ended_at=_time(record, "ended_at") or _time(record, "completed_at"),
-        last_sign=_newest(
-            (
-                _time(record, "updated_at"),
-                _time(progress, "updated_at"),
-                attempt_began,
-                latest.created_at if latest else None,
-                *(start for _, start in open_substeps),
-            )
-        ),
+        last_sign=_newest((_time(record, "updated_at"), attempt_began, *noted)),
         reason=_text(metadata, "terminal_reason"),
         error=_parse_error(record),
-        attempt=_count(metadata, "attempt_count") or len(starts) or None,
+        attempt=attempts or len(starts) or None,
         attempt_failed_at=_parse_attempt_failed_at(metadata, attempt_began),
         resumed_from=_parse_resumed_from(metadata),
         resume_point=_parse_resume_point(metadata),
-        batch_size=_parse_batch_size(_member(metadata, "batch_size_inference")),
-        wandb_ids=_parse_wandb_ids(record, run_id),
+        batch_size=_parse_batch_size(inference, tries),
+        batch_began=_newest(_time(each, "started_at") for each in tries),
+        wandb_ids=_parse_wandb_ids(record) or derived,
         names=_parse_names(record),
-        model=_text(record, "config", "model", "model_name"),
-        dataset=next(filter(None, (_text(record, "config", *keys) for keys in DATASETS)), None),
-        phase_began=_newest(start for name, start in open_substeps if name == phase)
-        or (_time(progress, "updated_at") if in_phase else None),
+        model=_text(config, "model", "model_name"),
+        dataset=_text(config, "dataset", "hf_repo") or prompts or _text(config, "dataset", "name"),
+        phase_began=open_substeps.get(phase or "") or (progressed if in_phase else None),
         attempt_began=attempt_began,
         unread_times=tuple(t for t in TIMES if _scalar(record, t) and not _time(record, t)),
-        steps=(),
         latest_rollout=latest,
     )
-    return replace(
-        run,
-        steps=_parse_steps(record, run),
-        latest_rollout=next(iter(kept(run, [latest] if latest else ())), None),
-    )
+    latest = next(iter(kept(run, [latest] if latest else ())), None)
+    return replace(run, steps=tuple(_parse_steps(record, run)), latest_rollout=latest)
 
 
 def _parse_phase(record: object, progress: object) -> str | None:
-    """That of the progress, since the status may lag behind it.
-
-    But a launcher's mark, which `is_active` tells, stays there when the loop has begun.
-    """
+    """That of the progress, since the status may lag behind it."""
     status, phase = _text(record, "framework_status"), _text(progress, "phase")
     if status is None or phase is None:
         return status or phase
     if status in SET_UP and phase in SET_UP:
         return max(status, phase, key=SET_UP.index)
+    # A launcher's mark stays there when the loop has begun.
     marked = _scalar(progress, "is_active") is not None
     return phase if {status, phase} <= PHASES and not marked else status
-
-
-def _parse_kind(record: object) -> Literal["rl", "sft", "gateway"]:
-    if _text(record, "metadata", "run_type") == "tinker_gateway":
-        return "gateway"
-    return "sft" if _text(record, "config", "recipe", "loss_type") == "sft_loss" else "rl"
 
 
 def _parse_attempt_failed_at(metadata: object, began: EpochSeconds | None) -> EpochSeconds | None:
@@ -564,17 +513,12 @@ def _parse_attempt_failed_at(metadata: object, began: EpochSeconds | None) -> Ep
     return ended if failed and ended is not None and ended >= (began or 0) else None
 
 
-def _parse_batch_size(inference: object) -> BatchSize | None:
-    tried = [
-        (value, _text(attempt, "outcome") or "unknown", _time(attempt, "started_at"))
-        for attempt in _elements(inference, "attempts")
-        if (value := _count(attempt, "value")) is not None
-    ]
-    if not tried:
-        return None
-    began = _newest(at for _, _, at in tried)
-    tries = tuple((value, outcome) for value, outcome, _ in tried)
-    return BatchSize(_text(inference, "knob") or "batch size", tries, began)
+def _parse_batch_size(inference: object, tries: Sequence[object]) -> str | None:
+    """`max_tokens_per_gpu 16384 oom → 8192 running`."""
+    outcomes = [(_count(each, "value"), _text(each, "outcome") or "unknown") for each in tries]
+    told = " → ".join(f"{value} {outcome}" for value, outcome in outcomes)
+    knob = _text(inference, "knob") or "batch size"
+    return f"{knob} {told}" if tries else None
 
 
 def _parse_names(record: object) -> tuple[str, ...]:
@@ -585,9 +529,8 @@ def _parse_names(record: object) -> tuple[str, ...]:
 
 def kept(run: Run, rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
     """Those that count: not what an attempt before this one recorded beyond where it goes on."""
-    rollouts = tuple(rollouts)
-    if run.kind == "sft":  # what stands there is no reward
-        rollouts = tuple(replace(rollout, mean_reward=None) for rollout in rollouts)
+    # What stands there in fine-tuning is no reward.
+    rollouts = [replace(r, mean_reward=None) if run.kind == "sft" else r for r in rollouts]
     mine = [rollout.rollout_id for rollout in rollouts if not run.began_after(rollout.created_at)]
     point = run.resume_point
     if point is None:  # where it isn't recorded: its first rollout, or its step, tells
@@ -596,10 +539,7 @@ def kept(run: Run, rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
 
 
 def step_borne_out(run: Run, rollouts: Sequence[Rollout]) -> Run:
-    """The run with a step that its rollouts allow.
-
-    After a resume, the progress can stay at the step of the attempt before.
-    """
+    """The run with a step that its rollouts allow: after a resume, it can be an old one."""
     point = run.resume_point
     if run.step is None or point is None or (run.attempt or 0) <= 1:
         return run
@@ -609,38 +549,30 @@ def step_borne_out(run: Run, rollouts: Sequence[Rollout]) -> Run:
 
 
 def _is_false(value: object, key: str) -> bool:
-    found = _scalar(value, key)
-    return found is False or (isinstance(found, str) and found.strip().casefold() == "false")
+    return str(_scalar(value, key)).strip().casefold() == "false"
 
 
 def _parse_step(progress: object) -> Step | None:
     current, rollout_id = _count(progress, "current"), _count(progress, "rollout_id")
     if current is None and rollout_id is not None:
         current = rollout_id + 1
-    if current is None:
-        return None
-    return Step(current, _count(progress, "total") or None, _text(progress, "unit") or "step")
+    total, unit = _count(progress, "total") or None, _text(progress, "unit") or "step"
+    return None if current is None else Step(current, total, unit)
 
 
 def _parse_app_id(record: object) -> str | None:
     found = _scalar(record, "modal_app_id")
-    if not isinstance(found, str):
-        return None
-    field = found.strip()
+    field = found.strip() if isinstance(found, str) else ""
     if HTTPS_URL.fullmatch(field):
-        try:
+        with contextlib.suppress(ValueError):  # the whole of such a URL is no id either
             field = urlsplit(field).path.rstrip("/").rpartition("/")[2]
-        except ValueError:
-            return None
     return field if APP_ID.fullmatch(field) else None
 
 
 def _parse_url(record: object, app_id: str | None) -> str | None:
-    for key in ("modal_app_url", "modal_app_id"):
-        url = _text(record, key)
-        if url and HTTPS_URL.fullmatch(url):
-            return url
-    return f"https://modal.com/id/{app_id}" if app_id else None
+    recorded = (_text(record, key) for key in ("modal_app_url", "modal_app_id"))
+    made = f"https://modal.com/id/{app_id}" if app_id else None
+    return next((url for url in recorded if url and HTTPS_URL.fullmatch(url)), made)
 
 
 def _parse_error(record: object) -> tuple[str, ...]:
@@ -657,10 +589,8 @@ def _parse_error(record: object) -> tuple[str, ...]:
 
 def _parse_resumed_from(metadata: object) -> str | None:
     name = _text(metadata, "resume_checkpoint_name") or _text(metadata, "resumed_from_checkpoint")
-    if name:
-        return name
     iteration = _count(metadata, "resume_from_iteration")
-    return None if iteration is None else f"iteration {iteration}"
+    return name or (None if iteration is None else f"iteration {iteration}")
 
 
 def _parse_resume_point(metadata: object) -> int | None:
@@ -671,35 +601,24 @@ def _parse_resume_point(metadata: object) -> int | None:
     return int(named[1]) if iteration is None and named else iteration
 
 
-def _parse_wandb_ids(record: object, run_id: str) -> tuple[str, ...]:
-    """The recorded ones, else the one that older gyms made of the run id."""
-    derived = (run_id[:8],) if _member(record, "config", "wandb") else ()
-    return _recorded_wandb_ids(record) or derived
-
-
-def _recorded_wandb_ids(record: object) -> tuple[str, ...]:
-    blocks = [_member(record, "config", key) for key in ("wandb", "metrics")]
-    attempts = [
-        attempt
-        for key in ("wandb_attempts", "metric_attempts")
-        for attempt in _elements(record, "metadata", key)
-    ]
+def _parse_wandb_ids(record: object) -> tuple[str, ...]:
+    config, metadata = _member(record, "config"), _member(record, "metadata")
+    blocks = (_member(config, "wandb"), _member(config, "metrics"))
+    attempts = (*_elements(metadata, "wandb_attempts"), *_elements(metadata, "metric_attempts"))
     found = (_text(source, "run_id") for source in (*blocks, *attempts))
     return tuple(dict.fromkeys(wandb_id for wandb_id in found if wandb_id))
 
 
 # ======================================================================================
-# Records beside the run's own: timings, rows, rollouts, notices and metrics, whose fields
-# are known here alone, too.
+# Records beside the run's own: timings, rows, notices and metrics, known here alone, too.
 # ======================================================================================
 
 # ---- Timings: in files, or as older gyms wrote them in the record itself.
 
 
-def _open_substeps(record: object) -> Iterator[tuple[str, EpochSeconds]]:
+def _open_substeps(record: object, current: int | None) -> Iterator[tuple[str, EpochSeconds]]:
     """The substeps of the step under way that are not over, and when each began."""
-    current = _count(record, "metadata", "framework_progress", "current")
-    steps = [key for key, _ in _items(record, "substep_times") if re.fullmatch(r"\d{1,15}", key)]
+    steps = [key for key, _ in _items(record, "substep_times") if STEP_KEY.fullmatch(key)]
     under_way = str(current) if current else max(steps, key=int, default="")
     for name, substep in _items(record, "substep_times", under_way):
         start = _time(substep, "start")
@@ -708,56 +627,34 @@ def _open_substeps(record: object) -> Iterator[tuple[str, EpochSeconds]]:
             yield name, start
 
 
-def _parse_steps(record: object, run: Run) -> tuple[Timings, ...]:
+def _parse_steps(record: object, run: Run) -> Iterator[Timings]:
     """The whole steps of `step_times` and `substep_times`, newest first."""
     current = run.step.current if run.step else None
     steps = {
         int(key)
-        for field in ("step_times", "substep_times")
-        for key, _ in _items(record, field)
-        if re.fullmatch(r"\d{1,15}", key)
+        for key, _ in (*_items(record, "step_times"), *_items(record, "substep_times"))
+        if STEP_KEY.fullmatch(key)
         # Those beyond the current one, too, are of an attempt before this one.
         if current is None or int(key) <= current
         if not run.began_after(_time(record, "step_times", key, "start"))
     }
     newest = max((current or 0, *steps))
-    timed = (
-        _parse_step_timings(record, step, begun_after=step < newest)
-        for step in sorted(steps, reverse=True)
-    )
-    return tuple(timings for timings in timed if timings)
+    for step in sorted(steps, reverse=True):
+        times = _member(record, "step_times", str(step))
+        substeps = dict(_items(record, "substep_times", str(step)))
+        phases = _phases_of(substeps)
+        total = _duration(times, "duration_s")
+        start, end = _time(times, "start"), _time(times, "end")
+        if total is None and start is not None and end is not None and end >= start:
+            total = end - start
+        # Where it was not measured, the step is whole once a later one has begun.
+        if times is None and step < newest and phases and len(phases) == len(substeps):
+            total = _span(phases)
+        if total is not None:
+            yield Timings(step, tuple(phase[1:] for phase in phases), total)
 
 
-def _parse_step_timings(record: object, step: int, *, begun_after: bool) -> Timings | None:
-    """The timings of a step that is whole: its duration is there, or a later one has begun."""
-    times = _member(record, "step_times", str(step))
-    total = _duration(times, "duration_s")
-    start, end = _time(times, "start"), _time(times, "end")
-    if total is None and start is not None and end is not None and end >= start:
-        total = end - start
-    substeps = dict(_items(record, "substep_times", str(step)))
-    phases = [
-        (_time(substep, "start"), clean(name), seconds)
-        for name, substep in substeps.items()
-        if (seconds := _duration(substep, "duration_s")) is not None
-    ]
-    closed = bool(phases) and len(phases) == len(substeps)
-    if total is None and (times is not None or not begun_after or not closed):
-        return None
-    return Timings(step, _in_order(phases), _span(phases) if total is None else total)
-
-
-_Phases: TypeAlias = list[tuple[EpochSeconds | None, str, Seconds]]
-
-
-def _in_order(phases: _Phases) -> tuple[tuple[str, Seconds], ...]:
-    """Phases by their start; as they stand where a start is missing."""
-    if all(began is not None for began, _, _ in phases):
-        phases = sorted(phases, key=lambda phase: phase[0] or 0)
-    return tuple((name, seconds) for _, name, seconds in phases)
-
-
-def _span(phases: _Phases) -> Seconds:
+def _span(phases: list[Phase]) -> Seconds:
     """From the first start to the last end, since phases can overlap; else their sum."""
     starts = [began for began, _, _ in phases if began is not None]
     if len(starts) < len(phases):
@@ -765,46 +662,43 @@ def _span(phases: _Phases) -> Seconds:
     return max(began + seconds for began, _, seconds in phases if began is not None) - min(starts)
 
 
-def newest_timing_files(written: Mapping[str, int], steps: int) -> dict[int, str]:
-    """The driver's files of `substep-timing/<run_id>/` for the newest steps, by their rollout.
+def _numbered(written: Mapping[str, int], pattern: str) -> list[tuple[int, int, str]]:
+    """The files of a folder with such a name: when written, the number in it, and the name."""
+    fullmatch = re.compile(pattern).fullmatch
+    found = ((at, fullmatch(name)) for name, at in written.items())
+    return sorted((at, int(match[1]), match.string) for at, match in found if match)
 
-    Its phases alone lie end to end, and without it a step is not whole.
-    """
-    found = [
-        (at, int(match["rollout_id"]), name)
-        for name, at in written.items()
-        if (match := TIMING_FILE.fullmatch(name))
-    ]
-    return {rollout_id: name for _, rollout_id, name in sorted(found)[-steps:]}
+
+def newest_timing_files(written: Mapping[str, int], steps: int) -> dict[int, str]:
+    """The driver's files of `substep-timing/<run_id>/` for the newest steps, by their rollout."""
+    # Its phases alone lie end to end, and without it a step is not whole.
+    files = _numbered(written, r"(\d{1,15})__driver\.json")
+    return {rollout_id: name for _, rollout_id, name in files[-steps:]}
 
 
 def parse_substep_timings(records: Mapping[int, object], run: Run) -> tuple[Timings, ...]:
-    """The whole steps of this attempt among the driver's timing records, newest first.
-
-    A crash makes its step's record final, too: only a step below the current one is whole.
-    """
-    last = run.step.current - (run.status != "completed") if run.step else None
+    """The whole steps of this attempt among the driver's timing records, newest first."""
+    # A crash makes its step's record final, too: only a step below the current one is whole.
+    last = run.step.current - (run.status != "completed") if run.step else COUNT_LIMIT
     steps: list[Timings] = []
-    for rollout_id in sorted(records, reverse=True):
-        record, step = records[rollout_id], rollout_id + 1
-        began = _number(record, "lane_start_unix_s")
-        whole = (last is None or step <= last) and not _is_false(record, "final")
-        phases = list(_substep_phases(record))
-        if phases and whole and not run.began_after(began):
+    for rollout_id, record in sorted(records.items(), reverse=True):
+        whole = rollout_id < last and not _is_false(record, "final")
+        phases = _phases_of(_member(record, "phases"))
+        if phases and whole and not run.began_after(_number(record, "lane_start_unix_s")):
             total = sum(seconds for _, name, seconds in phases if name not in BESIDE_THE_STEP)
-            steps.append(Timings(step, _in_order(phases), total))
+            steps.append(Timings(rollout_id + 1, tuple(phase[1:] for phase in phases), total))
     return tuple(steps)
 
 
 def is_asynchronous(records: Iterable[object]) -> bool:
     """Whether the driver waits for rollouts that are made while it trains."""
-    return any(
-        name == "wait_for_rollout" for record in records for name, _ in _items(record, "phases")
-    )
+    return any("wait_for_rollout" in dict(_items(record, "phases")) for record in records)
 
 
-def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, Seconds]]:
-    for name, phase in _items(record, "phases"):
+def _phases_of(phases: object) -> list[Phase]:
+    """What each took, in any of its shapes; by their start, as they stand where one is missing."""
+    found: list[Phase] = []
+    for name, phase in _items(phases):
         spans = [
             (start, end)
             for span in _elements(phase)
@@ -814,10 +708,13 @@ def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, 
         ]
         began = min(spans)[0] if spans else _number(phase, "first_start_s")
         seconds = sum(end - start for start, end in spans) if spans else None
-        for key in ("busy_duration_s", "total_duration_s"):
+        for key in ("busy_duration_s", "total_duration_s", "duration_s"):
             seconds = _duration(phase, key) if seconds is None else seconds
         if seconds is not None:
-            yield began, clean(name), seconds
+            began = _time(phase, "start") if began is None else began
+            found.append((began, clean(name), seconds))
+    started = all(began is not None for began, _, _ in found)
+    return sorted(found, key=lambda phase: phase[0] or 0) if started else found
 
 
 # ---- Rows: of the runs, and of the rollouts.
@@ -825,18 +722,11 @@ def _substep_phases(record: object) -> Iterator[tuple[EpochSeconds | None, str, 
 
 def parse_rows(summary: object) -> tuple[Row, ...]:
     """The rows of the runs summary that have an id, each id once: its newest row."""
-    items = summary if isinstance(summary, list) else _elements(summary, "items")
     rows: dict[str, Row] = {}
-    for item in items:
+    for item in _elements(summary) or _elements(summary, "items"):
         run_id = _text(item, "training_run_id") or _text(item, "run_id") or ""
-        row = Row(
-            run_id=run_id,
-            app_id=_parse_app_id(item),
-            wandb_ids=_recorded_wandb_ids(item),
-            names=_parse_names(item),
-            created_at=_time(item, "created_at"),
-            record=item,
-        )
+        ids, created_at = _parse_wandb_ids(item), _time(item, "created_at")
+        row = Row(run_id, _parse_app_id(item), ids, _parse_names(item), created_at, item)
         if is_run_id(run_id) and _is_newer(row, rows.get(run_id)):
             rows[run_id] = row
     return tuple(rows.values())
@@ -857,22 +747,16 @@ def parse_rollouts(items: Iterable[object], run_id: str) -> tuple[Rollout, ...]:
 
 
 def rollout_rows(raw: bytes, run_id: str) -> Iterable[object]:
-    """The rows of a rollouts summary, those of this run at least.
-
-    Raises ValueError as `parse_json` does.
-    """
-    rows = _rows_of_run(raw, run_id)
-    if rows is not None:
+    """The rows of a rollouts summary, those of this run at least; ValueError as `parse_json`."""
+    if (rows := _rows_of_run(raw, run_id)) is not None:
         return rows
     summary = parse_json(raw)
-    return summary if isinstance(summary, list) else _elements(summary, "items")
+    return _elements(summary) or _elements(summary, "items")
 
 
 def _rows_of_run(raw: bytes, run_id: str) -> list[object] | None:
-    """The stretch of rows that holds those of one run, since decoding all runs' takes a second.
-
-    None where that isn't sure to hold all of them. Rows are sorted by their run, and begin with it.
-    """
+    """The stretch of rows that holds those of one run; None where it isn't sure to hold all."""
+    # Decoding all runs' takes a second. Rows are sorted by their run, and begin with it.
     key = b'{"training_run_id": "'
     cited = json.dumps(run_id, ensure_ascii=False).encode()
     named = key[:-1] + cited
@@ -912,72 +796,59 @@ def _parse_trouble(summary: object) -> str | None:
         for kind in ("remote_error", "response_missing", "infra_invalid", "limits_exceeded")
         if (count := _count(summary, kind))
     ]
-    if not verdict and not counts:
-        return None
     total = _count(summary, "total_samples")
     told = ", ".join(counts) + (f" of {total} samples" if counts and total else "")
-    return ": ".join(part for part in (verdict, told) if part)
+    return ": ".join(part for part in (verdict, told) if part) or None
 
 
 def rollout_files(written: Mapping[str, int], run_id: str) -> dict[int, tuple[str, int]]:
     """The files of one run in a folder of all runs' rollouts: by id the name and when written."""
-    return {
-        int(match["rollout_id"]): (name, at)
-        for name, at in written.items()
-        if name.startswith(f"{run_id}__")
-        and (match := ROLLOUT_FILE.fullmatch(name))
-        and match["run_id"] == run_id
-    }
+    files = _numbered(written, re.escape(run_id) + r"__(\d{1,15})\.json")
+    return {rollout_id: (name, at) for at, rollout_id, name in files}
 
 
 # ---- Updates: notices that stand beside the record, in the newest layout instead of in it.
 
 
 def newest_updates(written: Mapping[str, int], run_id: str, record: object) -> tuple[str, ...]:
-    """The files of `training-run-updates/` that may hold the newest notices of the attempt.
-
-    Several are written in one second: with the last of the newest come all of its second.
-    """
+    """The files of `training-run-updates/` that may hold the newest notices of the attempt."""
     attempt = _count(record, "metadata", "attempt_count") or 0
     newest: list[str] = []
     for kind in ("framework_progress", "latest_rollout"):
         prefix = f"{run_id}__{attempt}__{kind}__"
-        mine = sorted(((at, name) for name, at in written.items() if name.startswith(prefix)))[::-1]
-        last = mine[:NEWEST_UPDATES][-1][0] if mine else 0
-        newest += [name for at, name in mine if at >= last]
+        mine = sorted(((at, n) for n, at in written.items() if n.startswith(prefix)), reverse=True)
+        # Several are written in one second: with the last of the newest come all of its second.
+        newest += [name for at, name in mine if at >= mine[:NEWEST_UPDATES][-1][0]]
     return tuple(newest)
 
 
 def with_updates(record: object, updates: Sequence[object]) -> object:
     """The record as it would stand had the notices been written into it."""
-    metadata = _member(record, "metadata")
     if not isinstance(record, dict):
         return record
-    progress = _member(metadata, "framework_progress")
-    latest = _member(metadata, "latest_rollout")
-    notices = [u for u in updates if _member(u, "framework_progress")]
-    rollouts = [u for u in updates if _member(u, "latest_rollout")]
-    notice = max(notices, key=lambda u: _progress_age(_member(u, "framework_progress")), default={})
-    rollout = max(rollouts, key=lambda u: _rollout_age(_member(u, "latest_rollout")), default={})
-    said = _member(notice, "framework_progress")
-    merged = dict(metadata) if isinstance(metadata, dict) else {}
+    metadata = dict(_items(record, "metadata"))
+    notices = [update for update in updates if _member(update, "framework_progress")]
+    rollouts = [update for update in updates if _member(update, "latest_rollout")]
+    notice = max(notices, key=_progress_age, default=None)
+    rollout = max(rollouts, key=_rollout_age, default=None)
     phase = _scalar(record, "framework_status")
-    if said and _progress_age(said)[0] >= _progress_age(progress)[0]:
-        merged["framework_progress"] = said
+    if notice and _progress_age(notice)[0] >= _progress_age(metadata)[0]:
+        metadata["framework_progress"] = _member(notice, "framework_progress")
         phase = _scalar(notice, "framework_status") or phase
-    recorded = _member(rollout, "latest_rollout")
-    if recorded and _rollout_age(recorded) >= _rollout_age(latest):
-        merged["latest_rollout"] = recorded
-    known = _newest(_time(each, "updated_at") for each in (record, notice, rollout))
+    if rollout and _rollout_age(rollout) >= _rollout_age(metadata):
+        metadata["latest_rollout"] = _member(rollout, "latest_rollout")
+    known = _newest(_time(each, "updated_at") for each in (record, *updates))
     at = known or record.get("updated_at")  # which is told of, if it can't be read
-    return {**record, "metadata": merged, "framework_status": phase, "updated_at": at}
+    return {**record, "metadata": metadata, "framework_status": phase, "updated_at": at}
 
 
-def _progress_age(progress: object) -> tuple[float, int]:
+def _progress_age(holder: object) -> tuple[float, int]:
+    progress = _member(holder, "framework_progress")
     return _time(progress, "updated_at") or 0, _count(progress, "current") or 0
 
 
-def _rollout_age(latest: object) -> tuple[int, float]:
+def _rollout_age(holder: object) -> tuple[int, float]:
+    latest = _member(holder, "latest_rollout")
     rollout_id = _count(latest, "rollout_id")
     return -1 if rollout_id is None else rollout_id, _time(latest, "created_at") or 0
 
@@ -990,52 +861,35 @@ SPREAD = ("max", "min", "std", "median")
 
 
 def newest_chunk(written: Mapping[str, int]) -> tuple[str, ...]:
-    """The copies of the newest chunk of `metric-series/<run_id>/`.
-
-    By when it was written, since a restarted logger counts from 0 again.
-    """
-    chunks = [
-        (at, int(match[1]), name)
-        for name, at in written.items()
-        if (match := CHUNK_FILE.fullmatch(name))
-    ]
-    newest = max(chunks, default=(0, 0, ""))[1]
-    return tuple(sorted(name for _, number, name in chunks if number == newest))
+    """The copies of the chunk of `metric-series/<run_id>/` that was written last."""
+    # Not of that with the highest number, since a restarted logger counts from 0 again.
+    chunks = _numbered(written, r"chunk-(\d{1,15})-\w+\.json")
+    return tuple(sorted(name for _, number, name in chunks if number == chunks[-1][1]))
 
 
 def parse_metrics(copies: Iterable[object]) -> tuple[Metric, ...]:
-    """The newest value of each metric in the copies of a chunk, those that the gym makes up not.
-
-    Where copies differ, what was written last is right.
-    """
-    values: dict[tuple[str, int], Metric] = {}
-    for copy in copies:
-        for step, logged in _items(copy, "steps"):
-            for name, value in _items(logged) if step.isdecimal() else ():
-                number, at = _measure(value), _time(copy, "written", step, name)
-                if number is None or name.startswith("dojo/"):
-                    continue
-                metric = Metric(clean(name), number, int(step), at)
-                other = values.get((name, metric.step))
-                if other is None or (at or 0) >= (other.at or 0):
-                    values[name, metric.step] = metric
-    newest: dict[str, Metric] = {}
-    for metric in sorted(values.values(), key=lambda metric: (metric.at or 0, metric.step)):
-        newest[metric.name] = metric
-    return tuple(newest.values())
+    """The newest value of each metric in the copies of a chunk, those that the gym makes up not."""
+    found = [
+        Metric(clean(name), number, int(step), _time(copy, "written", step, name))
+        for copy in copies
+        for step, logged in _items(copy, "steps")
+        for name, value in _items(logged)
+        if STEP_KEY.fullmatch(step) and not name.startswith("dojo/")
+        if (number := _measure(value)) is not None
+    ]
+    # Where copies differ, what was written last is right.
+    by_age = sorted(found, key=lambda metric: (metric.at or 0, metric.step))
+    return tuple({metric.name: metric for metric in by_age}.values())
 
 
 def told_metrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
     """Loss, gradient norm, entropy, length, truncated share, and the evaluations' scores."""
     plainest = sorted(metrics, key=lambda m: (m.name.endswith(SPREAD), len(m.name), m.name))
-    by_name = {metric.name: metric for metric in plainest}
-    scores = [name for name in by_name if name.startswith("eval/")]
-    told = [
-        next((name for name in by_name if word in name and name not in scores), None)
-        for word in METRICS
-    ]
-    plain = [name for name in scores if not any(word in name for word in METRICS)]
-    return tuple(by_name[name] for name in dict.fromkeys((*told, *plain[:3])) if name)
+    trained = [metric for metric in plainest if not metric.name.startswith("eval/")]
+    told = [next((m for m in trained if word in m.name), None) for word in METRICS]
+    others = [m for m in plainest if not any(word in m.name for word in METRICS)]
+    scores = [metric for metric in others if metric.name.startswith("eval/")]
+    return tuple(metric for metric in dict.fromkeys((*told, *scores[:3])) if metric)
 
 
 # ======================================================================================
@@ -1057,24 +911,17 @@ PASTED_URL = re.compile(r"(?:https?://|modal\.com/|(?:www\.)?wandb\.ai/)", re.IG
 def read_query(typed: str) -> str:
     """The query in the form in which it is compared: an id out of a URL, in lower case."""
     query = typed.strip().strip("<>\"'`()[]‹›«»,;.")
-    if PASTED_URL.match(query):
-        query = _id_in_url(query)
-    return query.casefold()
+    return (_id_in_url(query) if PASTED_URL.match(query) else query).casefold()
 
 
 def _id_in_url(url: str) -> str:
     path = re.split(r"[?#]", url.partition("://")[2] or url)[0]
-    segments: list[str] = [part for part in path.split("/") if part][1:]
-    for segment in reversed(segments):
-        if APP_ID.fullmatch(segment):
-            return segment
+    segments = [part for part in path.split("/") if part][1:]
+    apps = [segment for segment in segments if APP_ID.fullmatch(segment)]
     # wandb.ai/<entity>/<project>/runs/<id>, and a page of it such as /overview behind that
-    named = [
-        segment
-        for before, segment in itertools.pairwise(segments)
-        if before.casefold() in ("runs", "groups")
-    ]
-    return next(reversed(named or segments), "")
+    pairs = itertools.pairwise(segments)
+    named = [segment for kind, segment in pairs if kind.casefold() in ("runs", "groups")]
+    return (apps or named or segments or [""])[-1]
 
 
 def match_runs(query: str, rows: Iterable[Row | Run], run_ids: Iterable[str]) -> tuple[str, ...]:
@@ -2829,7 +2676,7 @@ def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Jud
     if live:
         went_well = [rollout.created_at for rollout in found.rollouts if not rollout.trouble]
         logs = _without_past_blocker(logs, _newest((run.attempt_began, *went_well)))
-        logs = _without_settled_oom(logs, run.batch_size)
+        logs = _without_settled_oom(logs, run.batch_began)
     facts = Judgement(
         now=now,
         logs=logs,
@@ -2880,11 +2727,13 @@ def _without_past_blocker(logs: Diagnosis | None, moved: EpochSeconds | None) ->
     return replace(logs, blocker=None)
 
 
-def _without_settled_oom(logs: Diagnosis | None, batch_size: BatchSize | None) -> Diagnosis | None:
+def _without_settled_oom(
+    logs: Diagnosis | None, batch_began: EpochSeconds | None
+) -> Diagnosis | None:
     """The logs without an out-of-memory error after which a smaller batch was begun."""
-    if logs is None or logs.blocker is None or batch_size is None or batch_size.began is None:
+    if logs is None or logs.blocker is None or batch_began is None:
         return logs
-    settled = logs.blocker.kind == "cuda_oom" and (logs.failed_at or 0) <= batch_size.began
+    settled = logs.blocker.kind == "cuda_oom" and (logs.failed_at or 0) <= batch_began
     return replace(logs, blocker=None) if settled else logs
 
 
@@ -3229,12 +3078,6 @@ def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
     return shown, "plain"
 
 
-def batch_size_text(batch_size: BatchSize) -> str:
-    """`max_tokens_per_gpu 16384 oom → 8192 running`."""
-    tries = " → ".join(f"{value} {outcome}" for value, outcome in batch_size.tries)
-    return f"{batch_size.knob} {tries}"
-
-
 def metrics_text(metrics: Sequence[Metric]) -> str:
     """`train/loss 0.0021 · train/grad_norm 0.41 (step 23) · eval/gsm8k 0.62 (step 20)`."""
     parts = [
@@ -3387,7 +3230,7 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
         "phase": styled(phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
         "step": step,
         "attempt": attempt_text(run),
-        "batch": batch_size_text(run.batch_size) if run.batch_size else None,
+        "batch": run.batch_size,
         "app": styled(*app_text(run, found.app, now)),
         "url": run.url,
         "created": moment_text(run.created_at, now) if run.created_at else None,
@@ -3713,8 +3556,7 @@ def report(
             **picked(run, "framework", "status", "phase"),
             "phase_seconds": judged.phase.lasted,
             **picked(run, "waiting_for_gpu", "submitted", "step", "attempt", "resumed_from"),
-            **picked(run, "kind", "asynchronous"),
-            "batch_size": run.batch_size and batch_size_text(run.batch_size),
+            **picked(run, "kind", "asynchronous", "batch_size"),
             **picked(run, "created_at", "started_at"),
             **picked(judged, "updated_at"),
             **picked(run, "ended_at"),
@@ -4169,10 +4011,10 @@ class _Parser(argparse.ArgumentParser):
         print(text, flush=True)
 
 
-def _within(number: type[_Number], least: float, most: float) -> Callable[[str], _Number]:
+def _within(number: type[Number], least: float, most: float) -> Callable[[str], Number]:
     """An argument's type: a number between two bounds."""
 
-    def read(text: str) -> _Number:
+    def read(text: str) -> Number:
         try:
             found = number(text if NUMBER.fullmatch(text) else "-1")
         except ValueError:
