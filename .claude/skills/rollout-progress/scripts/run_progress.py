@@ -431,8 +431,6 @@ def parse_run(record: object, run_id: str) -> Run:
     progress = _member(metadata, "framework_progress")
     inference = _member(metadata, "batch_size_inference")
     tries = [t for t in _elements(inference, "attempts") if _count(t, "value") is not None]
-    gateway = _text(metadata, "run_type") == "tinker_gateway"
-    tuned = _text(config, "recipe", "loss_type") == "sft_loss"
     current = _count(progress, "current")
     phase = _parse_phase(record, progress)
     # Whether what the progress says is said of the phase that is shown.
@@ -458,7 +456,7 @@ def parse_run(record: object, run_id: str) -> Run:
     prompts = _text(config, "dataset", "prompt_data") or _text(config, "recipe", "prompt_data")
     run = Run(
         run_id=run_id,
-        kind="gateway" if gateway else "sft" if tuned else "rl",
+        kind=_parse_kind(record),
         framework=_text(record, "framework"),
         status=status,
         phase=phase,
@@ -504,6 +502,12 @@ def _parse_phase(record: object, progress: object) -> str | None:
     # A launcher's mark stays there when the loop has begun.
     marked = _scalar(progress, "is_active") is not None
     return phase if {status, phase} <= PHASES and not marked else status
+
+
+def _parse_kind(record: object) -> Literal["rl", "sft", "gateway"]:
+    if _text(record, "metadata", "run_type") == "tinker_gateway":
+        return "gateway"
+    return "sft" if _text(record, "config", "recipe", "loss_type") == "sft_loss" else "rl"
 
 
 def _parse_attempt_failed_at(metadata: object, began: EpochSeconds | None) -> EpochSeconds | None:
