@@ -26,6 +26,9 @@ from conftest import SCRIPT, clean_environment
 from gym import sample_gym
 from local_modal import Call, LocalApp, LocalModal
 from old_modals import python_with
+
+sys.path.insert(0, str(SCRIPT.parent))  # where it runs as a script
+
 from run_progress import diagnose
 
 PAIRS = 15
@@ -237,9 +240,7 @@ def main() -> None:
             with python_with(modal) as python:
                 lines += small_rows(Bench(server, pairs, python), f", modal {modal}")
         silent, healthy = bench.tool(SILENT, "--no-logs"), bench.tool(FROG, "--no-logs")
-        lines.append(
-            bench.measure("silent run, --no-logs, against a healthy", silent, healthy, 1.6)
-        )
+        lines.append(bench.measure("silent run, --no-logs", silent, healthy, 1.6))
         fill_runs(server)
         scrap, summary = bench.tool("elastic", "--no-logs"), bench.volume_get(RUNS_SUMMARY)
         lines.append(bench.measure("substring, 2,000 runs", scrap, summary, 0.6))
