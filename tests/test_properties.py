@@ -272,6 +272,19 @@ def plain_outcome(raw: bytes) -> object:
     cut=None,
 )
 @example(
+    rows=[
+        {"rollout_id": 2, "training_run_id": RUN_ID},
+        {"training_run_id": RUN_ID, "rollout_id": 3},
+        {"training_run_id": RUN_ID, "rollout_id": 4, "parent": "x"},
+        {"training_run_id": "x"},
+        {"training_run_id": "x"},
+    ],
+    compact=False,
+    ascii_only=True,
+    after={},
+    cut=None,
+)
+@example(
     rows=[{"error_summary": {"x": 1}, "training_run_id": RUN_ID, "rollout_id": 3}],
     compact=True,
     ascii_only=True,

@@ -775,7 +775,8 @@ def _rows_of_run(raw: bytes, run_id: str) -> list[object] | None:
         rows = json.loads(b"[" + stretch.rstrip(b", \n") + b"]")
     except (ValueError, RecursionError):
         return None
-    return rows if len(rows) >= raw.count(cited) else None
+    # Each of its rows is in the stretch.
+    return rows if len(rows) >= raw.count(cited) == stretch.count(cited) else None
 
 
 def _parse_rollout(item: object) -> Rollout | None:
