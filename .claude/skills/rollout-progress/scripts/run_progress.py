@@ -104,7 +104,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -961,75 +961,46 @@ def nearest_runs(query: str, run_ids: Iterable[str]) -> tuple[str, ...]:
 
 
 # ======================================================================================
-# Reading: the only part that talks to Modal's SDK. It asks, it never writes; calls that
-# do not need each other's answers run together.
+# Reading: the files of a volume through Modal's SDK, of which no section above this one
+# knows. It asks, it never writes; a call that fails is told in Modal's own words.
 # ======================================================================================
 
 # The name that the newest gym gives its volume, and the one that it had before.
 VOLUMES = ("modal-dojo-metadata", "training-gym-metadata")
-RUNS, RUN_SUMMARIES, RUN_UPDATES = "training-runs", "training-runs-summary", "training-run-updates"
-ROLLOUTS, ROLLOUT_SUMMARIES = "training-rollouts", "training-rollouts-summary"
-# Of all runs; the newest gym has one of its own for each run, in a folder or beside it.
-RUNS_SUMMARY = f"{RUN_SUMMARIES}/summary.json"
-ROLLOUTS_SUMMARY = f"{ROLLOUT_SUMMARIES}/summary.json"
-SUBSTEP_TIMING, METRIC_SERIES, RESULTS = "substep-timing", "metric-series", "train-results"
 OLDEST_MODAL = (1, 5, 0)
-# The first modal that looks an app up by its id and tells its state.
-LOOK_UP_BY_ID = (1, 6, 4)
-# What may be a run's id elsewhere though it is found in another run's: W&B's have 8 characters.
-OTHER_ID = re.compile(r"[a-z0-9]{8}|(?:ap|fc)-.*")
 # Packages whose exceptions are failed calls: modal, and what it depends on for them.
 SDK = {"modal", "grpclib", "aiohttp"}
-# Seconds for which the app's state may hold the blocks back once all else is there.
-APP_PATIENCE = 5.0
 # Seconds within which Modal must be reached: the SDK, whose last words tell less, tries for 57.
 OPENING_PATIENCE = 20.0
-# Apps of the list that are looked up at once.
-APPS_AT_ONCE = 20
-# Records read at once while looking for an app id or a W&B id.
-RECORDS_AT_ONCE = 32
-# Seconds by which a record is newer than its row says, if the row is of an earlier time.
-ROW_LAG = 10
-# Newest steps whose timing files are read: the one under way, and ten to compare it with.
-TIMED_STEPS = 11
 
 
 class ProgressError(Exception):
     """What ends the command without showing a run: a line for the user, and an exit status."""
 
-    status = 1
-    kind = "unreadable"
+    status, kind = 1, "unreadable"
 
 
 class UsageError(ProgressError):
     """The command line is wrong."""
 
-    status = 2
-    kind = "usage"
-
-
-class NoVolumeError(ProgressError):
-    """There is no volume of this name here."""
+    status, kind = 2, "usage"
 
 
 class NoMatchError(ProgressError):
     """No run matches the query."""
 
-    status = 3
-    kind = "no_match"
+    status, kind = 3, "no_match"
 
 
 class SeveralMatchError(ProgressError):
     """Several runs match: the newest `candidates` of them are to be listed."""
 
-    status = 4
-    kind = "several_match"
+    status, kind = 4, "several_match"
 
-    def __init__(self, message: str, candidates: Sequence[Run], more: int) -> None:
+    def __init__(self, message: str, candidates: tuple[Run, ...], more: int) -> None:
         """Keep the runs to list, and how many more there are."""
         super().__init__(message)
-        self.candidates = tuple(candidates)
-        self.more = more
+        self.candidates, self.more = candidates, more
 
 
 class ReadError(ProgressError):
@@ -1043,6 +1014,207 @@ class ReadError(ProgressError):
 
 class BadFileError(ReadError):
     """A file that is missing or holds no JSON: Modal answered, so that no call has failed."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where to read, for how long, who hears of it meanwhile, and who asks what Modal knows."""
+
+    volumes: Sequence[str]
+    env: str | None
+    patience: Seconds
+    note: Callable[[str], None] = lambda _: None  # of what slows it
+    when_known: Callable[[Run], None] = lambda _: None  # of the run, once its record is there
+    ask: Callable[[Run, App], Awaitable[Hardware | None]] | None = None
+
+
+def require_modal() -> None:
+    """Raise ProgressError where modal is missing, broken or older than what is spoken here."""
+    needed = ".".join(map(str, OLDEST_MODAL))
+    advice = f"it needs {needed} or newer: `uv run {sys.argv[0]} …` brings its own"
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # modal's banner about a broken config
+            import modal
+            import rich  # noqa: F401
+    except ImportError as error:
+        raise ProgressError(f"modal and rich can't be imported here ({error}); {advice}") from None
+    except Exception as error:  # noqa: BLE001 - modal reads its config on import, in many ways
+        raise ProgressError(f"modal can't be set up: {_words(error)}") from None
+    if _version(modal.__version__) < OLDEST_MODAL:
+        raise ProgressError(f"found modal {clean(modal.__version__)}; {advice}")
+
+
+def _version(told: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", told)[:3])
+
+
+def _is_fault(error: Exception) -> bool:
+    """Whether the SDK, or the gRPC or HTTP client that comes with it, reports a failure so."""
+    names = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    # A ValueError is what can't be sent, such as a token with a line break in it.
+    return isinstance(error, OSError | ValueError) or not names.isdisjoint(SDK)
+
+
+def _words(fault: BaseException) -> str:
+    """A failure in Modal's own words, on one line."""
+    return clean(" ".join(str(fault).split())) or type(fault).__name__
+
+
+def _address() -> str:
+    """Where modal looks for Modal, and the proxies that are set: either may be wrong."""
+    import modal.config
+
+    settings = (f"{name}={value}" for name, value in sorted(os.environ.items()))
+    proxies = [setting for setting in settings if re.match("(?i:https?|all)_(?i:proxy)=.", setting)]
+    told = " with ".join([str(modal.config.config["server_url"]), *proxies])
+    return re.sub("//[^/ ]*@", "//", told)  # without a name and a password
+
+
+class Store:
+    """The volume, until when it may answer, and the calls that failed meanwhile."""
+
+    def __init__(self, name: str, source: Source) -> None:
+        """Name the volume; nothing is asked yet."""
+        import modal
+
+        self.name, self.source = name, source
+        self.volume = modal.Volume.from_name(name, environment_name=source.env)
+        self.deadline = asyncio.get_running_loop().time() + source.patience
+        self.failures: list[str] = []
+
+    async def open(self) -> str | None:
+        """Look the volume up: why there is none, if so. Raises ProgressError with the next step."""
+        import modal.exception
+
+        opening = min(self.source.patience, OPENING_PATIENCE)
+        try:
+            async with asyncio.timeout(opening):
+                await self.volume.hydrate.aio()
+        except modal.exception.AuthError as fault:
+            words = f"Modal gives no access: {_words(fault)}"
+            hint = "" if "modal token new" in words else "; run `modal token new`"
+            raise ProgressError(f"{words}{hint}") from fault
+        except modal.exception.NotFoundError as fault:
+            return _words(fault)
+        except (modal.exception.ConnectionError, OSError) as fault:
+            words = f"Modal can't be reached at {_address()}: {_words(fault)}"
+            if isinstance(fault, TimeoutError):
+                words = f"Modal did not answer within {opening:g} s at {_address()}"
+            raise ProgressError(f"{words}; check the network, then try again") from fault
+        except Exception as fault:
+            if not _is_fault(fault):
+                raise
+            raise ProgressError(f"Modal refused to open {self.name}: {_words(fault)}") from fault
+        return None
+
+    async def fetch(self, path: str) -> bytes:
+        """The contents of a file. Raises BadFileError where there is none, else ReadError."""
+
+        async def contents() -> bytes:
+            return b"".join([chunk async for chunk in self.volume.read_file.aio(path)])
+
+        return await self._in_time(contents(), path, self.deadline)
+
+    async def read(self, path: str) -> object:
+        """A file's JSON. Raises BadFileError where there is none, else ReadError."""
+        raw = await self.fetch(path)
+        try:
+            return parse_json(raw)
+        except ValueError as error:
+            raise BadFileError(path, str(error)) from None
+
+    async def read_all(self, folder: str, names: Iterable[str]) -> list[object]:
+        """The JSON of files in a folder; None for one that can't be read, and why is noted."""
+        return await asyncio.gather(*(self.noted(self.read(f"{folder}/{name}")) for name in names))
+
+    async def written(self, folder: str) -> dict[str, int]:
+        """The files of a folder and when each was written; ReadError where Modal fails twice."""
+        try:
+            return await self._written(folder)
+        except BadFileError:
+            return {}
+        except ReadError:  # the SDK makes other failed calls again, this one it does not
+            return await self._written(folder)
+
+    async def _written(self, folder: str) -> dict[str, int]:
+        listed = self.volume.listdir.aio(folder)
+        entries = await self._in_time(listed, f"{folder}/", self.deadline)
+        return {entry.path.rpartition("/")[2]: entry.mtime for entry in entries}
+
+    async def soon(self, answer: Awaitable[T], what: str) -> T:
+        """What has a stand-in, if there is time left to read that; else ReadError. It goes on."""
+        half = (asyncio.get_running_loop().time() + self.deadline) / 2
+        return await self._in_time(asyncio.shield(answer), what, half)
+
+    async def noted(self, reading: Awaitable[T]) -> T | None:
+        """What was read, or None where it failed, and why is noted."""
+        try:
+            return await reading
+        except ReadError as error:
+            self.note(error)
+            return None
+
+    def note(self, error: ReadError) -> None:
+        """Keep a failed call; a broken file is none, since what it holds is read elsewhere."""
+        if not isinstance(error, BadFileError):
+            self.failures.append(str(error))
+
+    async def _in_time(self, answer: Awaitable[T], what: str, until: float) -> T:
+        import modal.exception
+
+        try:
+            async with asyncio.timeout_at(until):
+                return await answer
+        except (FileNotFoundError, modal.exception.NotFoundError):
+            raise BadFileError(what, "it does not exist") from None
+        except TimeoutError:
+            given = self.source.patience - (self.deadline - until)
+            raise ReadError(what, f"no answer within {round(given, 1):g} s") from None
+        except Exception as fault:
+            if not _is_fault(fault):
+                raise
+            raise ReadError(what, _words(fault)) from fault
+
+
+async def open_stores(source: Source) -> tuple[Store, ...]:
+    """Those of the volumes that there are, looked up beside each other; ProgressError if none."""
+    stores = [Store(name, source) for name in source.volumes]
+    openings = [asyncio.create_task(store.open()) for store in stores]
+    lacks = [await opening for opening in openings]
+    found = tuple(store for store, lack in zip(stores, lacks, strict=True) if lack is None)
+    if not found:
+        words = "; ".join(dict.fromkeys(map(str, lacks)))
+        hint = "check -e/--env, --volume and the workspace (`modal profile current`)"
+        raise ProgressError(f"{words}; {hint}")
+    return found
+
+
+# ======================================================================================
+# Finding: the run that is meant, or the newest, all that the volumes hold of it, and the
+# state of its app. Calls that do not need each other's answers run together.
+# ======================================================================================
+
+RUNS, RUN_SUMMARIES, RUN_UPDATES = "training-runs", "training-runs-summary", "training-run-updates"
+ROLLOUTS, ROLLOUT_SUMMARIES = "training-rollouts", "training-rollouts-summary"
+# Of all runs; the newest gym has one of its own for each run, in a folder or beside it.
+RUNS_SUMMARY = f"{RUN_SUMMARIES}/summary.json"
+ROLLOUTS_SUMMARY = f"{ROLLOUT_SUMMARIES}/summary.json"
+SUBSTEP_TIMING, METRIC_SERIES, RESULTS = "substep-timing", "metric-series", "train-results"
+# The first modal that looks an app up by its id and tells its state.
+LOOK_UP_BY_ID = (1, 6, 4)
+# What may be a run's id elsewhere though it is found in another run's: W&B's have 8 characters.
+OTHER_ID = re.compile(r"[a-z0-9]{8}|(?:ap|fc)-.*")
+# Seconds for which the app's state may hold the blocks back once all else is there.
+APP_PATIENCE = 5.0
+LATE_APP = App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
+# Apps of the list that are looked up at once.
+APPS_AT_ONCE = 20
+# Records read at once while looking for an app id or a W&B id.
+RECORDS_AT_ONCE = 32
+# Seconds by which a record is newer than its row says, if the row is of an earlier time.
+ROW_LAG = 10
+# Newest steps whose timing files are read: the one under way, and ten to compare it with.
+TIMED_STEPS = 11
 
 
 @dataclass(frozen=True)
@@ -1072,225 +1244,35 @@ class Found:
         return self.app.live if self.app else None
 
 
-# What Modal itself knows of a run's app, if there is a reason to ask.
-Ask: TypeAlias = Callable[[Run, App], Awaitable[Hardware | None]]
-
-
-def require_modal() -> None:
-    """Raise ProgressError where modal is missing, broken or older than what is spoken here."""
-    needed = ".".join(map(str, OLDEST_MODAL))
-    advice = f"it needs {needed} or newer: `uv run {sys.argv[0]} …` brings its own"
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # modal's banner about a broken config
-            import modal
-            import rich  # noqa: F401
-    except ImportError as error:
-        raise ProgressError(f"modal and rich can't be imported here ({error}); {advice}") from None
-    except Exception as error:  # noqa: BLE001 - modal reads its config on import, in many ways
-        raise ProgressError(f"modal can't be set up: {_words(error)}") from None
-    if _version(modal.__version__) < OLDEST_MODAL:
-        raise ProgressError(f"found modal {clean(modal.__version__)}; {advice}")
-
-
-def _version(told: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", told)[:3])
-
-
-def _is_fault(error: Exception) -> bool:
-    """Whether the SDK, or the gRPC or HTTP client that comes with it, reports a failure so.
-
-    A ValueError is what can't be sent, such as a token with a line break in it.
-    """
-    names = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return isinstance(error, OSError | ValueError) or not names.isdisjoint(SDK)
-
-
-def _words(fault: BaseException) -> str:
-    """A failure in Modal's own words, on one line."""
-    return clean(" ".join(str(fault).split())) or type(fault).__name__
-
-
-def _address() -> str:
-    """Where modal looks for Modal, and the proxies that are set: either may be wrong."""
-    import modal.config
-
-    settings = (f"{name}={value}" for name, value in sorted(os.environ.items()))
-    proxies = [setting for setting in settings if re.match("(?i:https?|all)_(?i:proxy)=.", setting)]
-    told = " with ".join([str(modal.config.config["server_url"]), *proxies])
-    return re.sub("//[^/ ]*@", "//", told)  # without a name and a password
-
-
-class Store:
-    """The volume, until when it may answer, and the calls that failed meanwhile."""
-
-    def __init__(self, name: str, env: str | None, patience: Seconds) -> None:
-        """Name the volume; nothing is asked yet."""
-        import modal
-
-        self.name = name
-        self.volume = modal.Volume.from_name(name, environment_name=env)
-        self.patience = patience
-        self.deadline = asyncio.get_running_loop().time() + patience
-        self.failures: list[str] = []
-
-    async def open(self) -> None:
-        """Look the volume up. Raises ProgressError with the next step."""
-        import modal.exception
-
-        opening = min(self.patience, OPENING_PATIENCE)
-        try:
-            async with asyncio.timeout(opening):
-                await self.volume.hydrate.aio()
-        except modal.exception.AuthError as fault:
-            words = f"Modal gives no access: {_words(fault)}"
-            hint = "" if "modal token new" in words else "; run `modal token new`"
-            raise ProgressError(f"{words}{hint}") from fault
-        except modal.exception.NotFoundError as fault:
-            raise NoVolumeError(_words(fault)) from fault
-        except (modal.exception.ConnectionError, OSError) as fault:
-            words = f"Modal can't be reached at {_address()}: {_words(fault)}"
-            if isinstance(fault, TimeoutError):
-                words = f"Modal did not answer within {opening:g} s at {_address()}"
-            raise ProgressError(f"{words}; check the network, then try again") from fault
-        except Exception as fault:
-            if not _is_fault(fault):
-                raise
-            raise ProgressError(f"Modal refused to open {self.name}: {_words(fault)}") from fault
-
-    async def fetch(self, path: str) -> bytes:
-        """The contents of a file. Raises BadFileError where there is none, else ReadError."""
-
-        async def contents() -> bytes:
-            return b"".join([chunk async for chunk in self.volume.read_file.aio(path)])
-
-        return await self._in_time(contents(), path, self.deadline)
-
-    async def read(self, path: str) -> object:
-        """A file's JSON. Raises BadFileError where there is none, else ReadError."""
-        raw = await self.fetch(path)
-        try:
-            return parse_json(raw)
-        except ValueError as error:
-            raise BadFileError(path, str(error)) from None
-
-    async def written(self, folder: str) -> dict[str, int]:
-        """The files of a folder and when each was written; ReadError where Modal fails twice."""
-        try:
-            return await self._written(folder)
-        except BadFileError:
-            return {}
-        except ReadError:  # the SDK makes other failed calls again, this one it does not
-            return await self._written(folder)
-
-    async def _written(self, folder: str) -> dict[str, int]:
-        listed = self.volume.listdir.aio(folder)
-        entries = await self._in_time(listed, f"{folder}/", self.deadline)
-        return {entry.path.rpartition("/")[2]: entry.mtime for entry in entries}
-
-    async def soon(self, answer: Awaitable[T], what: str) -> T:
-        """What has a stand-in, if it comes while there is time to read that; else ReadError.
-
-        The call itself goes on.
-        """
-        half = (asyncio.get_running_loop().time() + self.deadline) / 2
-        return await self._in_time(asyncio.shield(answer), what, half)
-
-    async def exists(self, path: str) -> bool:
-        """Whether there is such a file; ReadError where Modal fails."""
-        try:
-            await self.fetch(path)
-        except BadFileError:
-            return False
-        return True
-
-    async def noted(self, reading: Awaitable[T]) -> T | None:
-        """What was read, or None where it failed, and why is noted."""
-        try:
-            return await reading
-        except ReadError as error:
-            self.note(error)
-            return None
-
-    def note(self, error: ReadError) -> None:
-        """Keep a failed call; a broken file is none, since what it holds is read elsewhere."""
-        if not isinstance(error, BadFileError):
-            self.failures.append(str(error))
-
-    async def _in_time(self, answer: Awaitable[T], what: str, until: float) -> T:
-        import modal.exception
-
-        try:
-            async with asyncio.timeout_at(until):
-                return await answer
-        except (FileNotFoundError, modal.exception.NotFoundError):
-            raise BadFileError(what, "it does not exist") from None
-        except TimeoutError:
-            given = self.patience - (self.deadline - until)
-            raise ReadError(what, f"no answer within {round(given, 1):g} s") from None
-        except Exception as fault:
-            if not _is_fault(fault):
-                raise
-            raise ReadError(what, _words(fault)) from fault
-
-
-async def open_stores(
-    volumes: Sequence[str], env: str | None, patience: Seconds
-) -> tuple[Store, ...]:
-    """Those of the volumes that there are, looked up beside each other; ProgressError if none."""
-    stores = [Store(name, env, patience) for name in volumes]
-    outcomes = await asyncio.gather(*(store.open() for store in stores), return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException) and not isinstance(outcome, NoVolumeError):
-            raise outcome
-    found = [store for store, outcome in zip(stores, outcomes, strict=True) if outcome is None]
-    if not found:
-        words = "; ".join(dict.fromkeys(map(str, outcomes)))
-        hint = "check -e/--env, --volume and the workspace (`modal profile current`)"
-        raise ProgressError(f"{words}; {hint}")
-    return tuple(found)
-
-
-async def read_run(  # noqa: PLR0913 - where to read, and who hears of what
-    query: str,
-    volumes: Sequence[str],
-    env: str | None,
-    patience: Seconds,
-    *,
-    when_known: Callable[[Run], None] = lambda _: None,
-    note: Callable[[str], None] = lambda _: None,
-    ask: Ask | None = None,
-) -> Found:
-    """Find the run that the query means and read all that is shown of it.
-
-    `when_known` hears of the run as soon as its record is there, `note` of what slowed the
-    search, `ask` of the app. Raises ProgressError, or one of its kinds, where no run can be shown.
-    """
-    stores = await open_stores(volumes, env, patience)
+async def read_run(query: str, source: Source) -> Found:
+    """All that is shown of the run that the query means; ProgressError where none can be shown."""
+    stores = await open_stores(source)
     # What can only be a whole run id: all that is asked for by it can be.
     begun = [Beside(store, query) for store in stores if FULL_RUN_ID.fullmatch(query)]
-    beside, record, stale = await _find(stores, query, begun, note)
+    beside, record, stale = await _find(stores, query, begun)
     store, run = beside.store, parse_run(record, beside.run_id)
-    when_known(run)
-    app_state = asyncio.create_task(_read_app(run.app_id, env)) if run.app_id else None
-    updated = asyncio.create_task(_with_updates(store, beside.run_id, record, beside.updates))
-    asking = asyncio.create_task(_ask(ask, app_state, updated, beside))
-    record, has_result, timings, metrics = await asyncio.gather(
-        updated, store.noted(beside.result), beside.timings, beside.metrics
-    )
-    run = replace(parse_run(record, beside.run_id), asynchronous=is_asynchronous(timings.values()))
+    source.when_known(run)
+    app_state = asyncio.create_task(_read_app(run.app_id, source.env))
+    updated = _with_updates(store, run.run_id, record, beside.updates)
+    record, timings, metrics = await asyncio.gather(updated, beside.timings, beside.metrics)
+    run = replace(parse_run(record, run.run_id), asynchronous=is_asynchronous(timings.values()))
+    sign = _newest((run.last_sign, *(metric.at for metric in metrics)))
+    steps = parse_substep_timings(timings, run) or run.steps
+    asked = replace(run, last_sign=sign, steps=steps)
+    asking = asyncio.create_task(_ask(source, asked, app_state))
+    has_result = await store.noted(beside.result)
     if run.unread_times:
-        note(f"times can't be read in the record: {', '.join(run.unread_times)}")
+        source.note(f"times can't be read in the record: {', '.join(run.unread_times)}")
     rollouts, counted, incomplete = await _read_rollouts(store, run, beside.rows)
     run = step_borne_out(run, rollouts) if counted else run
-    app = await _await_app(store, app_state) if app_state else None
-    hardware = await asking if app_state and app_state.done() else None
+    app = await _await_app(store, app_state)
+    hardware = await asking if app_state.done() else None
     if run.status == "running" and app and app.live is False and not stale:
         # It has died, or it has ended since its record was read, if that can still be told.
         with contextlib.suppress(ReadError):
             again = await store.soon(_read_run(store, run.run_id, beside.updates), RUNS)
             run = replace(run, status=again.status, ended_at=again.ended_at, error=again.error)
-            exists = store.exists(_result_path(run.run_id))
-            has_result = has_result or await store.soon(exists, RESULTS)
+            has_result = has_result or await store.soon(_has_result(store, run.run_id), RESULTS)
     return Found(
         run=replace(run, steps=parse_substep_timings(timings, run) or run.steps),
         app=app,
@@ -1306,66 +1288,40 @@ async def read_run(  # noqa: PLR0913 - where to read, and who hears of what
     )
 
 
-async def _ask(
-    ask: Ask | None, app: Awaitable[App] | None, updated: Awaitable[object], beside: Beside
-) -> Hardware | None:
-    """What Modal knows, asked as soon as all is known that may be a reason to."""
-    if ask is None or app is None:
-        return None
-    state, record, timings, metrics = await asyncio.gather(
-        app, updated, beside.timings, beside.metrics
-    )
-    run = parse_run(record, beside.run_id)
-    sign = _newest((run.last_sign, *(metric.at for metric in metrics)))
-    steps = parse_substep_timings(timings, run) or run.steps
-    return await ask(replace(run, last_sign=sign, steps=steps), state)
+async def _ask(source: Source, run: Run, app: Awaitable[App | None]) -> Hardware | None:
+    state = await app
+    return await source.ask(run, state) if source.ask and state else None
 
 
-async def refresh(
-    found: Found,
-    env: str | None,
-    patience: Seconds,
-    doubtful: Callable[[Found], bool],
-    ask: Ask | None,
-) -> Found:
+async def refresh(found: Found, source: Source, doubtful: Callable[[Found], bool]) -> Found:
     """The run as it stands now: its record and its app, the rest where that may have moved."""
-    (store,) = await open_stores([found.volume], env, patience)
+    (store,) = await open_stores(source)
     run_id = found.run.run_id
     updates = asyncio.create_task(_updates_of(store))
     record = await _read_record(store, run_id)
     app_id = parse_run(record, run_id).app_id
-    app_state = asyncio.create_task(_read_app(app_id, env)) if app_id else None
+    app_state = asyncio.create_task(_read_app(app_id, source.env))
     run = parse_run(await _with_updates(store, run_id, record, updates), run_id)
     run = replace(run, steps=found.run.steps, asynchronous=found.run.asynchronous)
     run = step_borne_out(run, found.rollouts) if found.counted else run
-    app = await _await_app(store, app_state) if app_state else None
+    app = await _await_app(store, app_state)
     fresh = replace(found, run=run, app=app, hardware=None, failures=tuple(store.failures))
     moved = (run.step, run.status, fresh.live) != (found.run.step, found.run.status, found.live)
     if moved or run.step is None or found.failures or doubtful(fresh):
-        return await read_run(run_id.casefold(), [found.volume], env, patience, ask=ask)
+        return await read_run(run_id.casefold(), source)
     return fresh
 
 
-async def read_runs(
-    volumes: Sequence[str],
-    env: str | None,
-    patience: Seconds,
-    limit: int,
-    note: Callable[[str], None],
-) -> tuple[tuple[Found, ...], int, tuple[str, ...]]:
-    """The newest runs: their records, and where those say running, the state of their apps.
-
-    Beside them how many more there are, and the calls that failed.
-    """
-    stores = await open_stores(volumes, env, patience)
-    index = await _read_index(stores, None, note)
-    run_ids = index.newest_first({*index.rows, *index.written})
-    if not run_ids and index.failures:
+async def read_runs(source: Source, limit: int) -> tuple[tuple[Found, ...], int, tuple[str, ...]]:
+    """The newest runs, with their apps where they are running; how many more; what failed."""
+    stores = await open_stores(source)
+    index = await _read_index(stores, None)
+    if not index.homes and index.failures:
         raise ProgressError(index.failures[0])
-    runs = await _read_candidates(run_ids[:limit], index)
+    runs = await _read_candidates(index.newest_first(index.homes)[:limit], index)
     if any(run.unread_times for run in runs):
         unread = (run.run_id for run in runs if run.unread_times)
-        note(f"times can't be read in the records of {', '.join(unread)}")
+        source.note(f"times can't be read in the records of {', '.join(unread)}")
     turn = asyncio.Semaphore(APPS_AT_ONCE)
     until = asyncio.get_running_loop().time() + APP_PATIENCE
 
@@ -1374,25 +1330,22 @@ async def read_runs(
         if run.status == "running" and run.app_id:
             try:
                 async with asyncio.timeout_at(until), turn:
-                    app = await _read_app(run.app_id, env)
+                    app = await _read_app(run.app_id, source.env)
             except TimeoutError:
-                app = App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
+                app = LATE_APP
         if app and app.live is False:
-            has_result = await store.noted(store.exists(_result_path(run.run_id)))
+            has_result = await store.noted(_has_result(store, run.run_id))
         return Found(run, app, (), has_result, stale=None, failures=())
 
     found = await asyncio.gather(*map(standing, runs))
     unknown = [each.app.unknown for each in found if each.app and each.app.unknown]
     if unknown:
-        note(f"{len(unknown)} of the apps did not tell their state: {unknown[0]}")
-    return tuple(found), len(run_ids) - len(runs), index.failures
+        source.note(f"{len(unknown)} of the apps did not tell their state: {unknown[0]}")
+    return tuple(found), len(index.homes) - len(runs), index.failures
 
 
 class Beside:
-    """What is asked for by the run id alone: all of it at once, the record first.
-
-    Since the app and its logs wait for that.
-    """
+    """What is asked for by the run id alone, all of it at once: the record is awaited first."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         """Ask; the answers are awaited where they are needed."""
@@ -1402,33 +1355,24 @@ class Beside:
         self.rows = begin(_read_rows(store, run_id))
         self.timings = begin(_read_timings(store, run_id))
         self.metrics = begin(_read_metrics(store, run_id))
-        self.result = begin(store.exists(_result_path(run_id)))
+        self.result = begin(_has_result(store, run_id))
         self.updates = begin(_updates_of(store))
 
 
-def _result_path(run_id: str) -> str:
-    return f"{RESULTS}/{run_id}.json"
-
-
-def _record_path(run_id: str) -> str:
-    return f"{RUNS}/{run_id}.json"
-
-
 async def _find(
-    stores: Sequence[Store], query: str, begun: Sequence[Beside], note: Callable[[str], None]
+    stores: Sequence[Store], query: str, begun: Sequence[Beside]
 ) -> tuple[Beside, object, str | None]:
     """The run's record, and why a cached one stands in for it, if so."""
     for beside in begun:
         with contextlib.suppress(ReadError):
-            record = await beside.store.soon(beside.record, _record_path(query))
-            return beside, record, None
-    index = await _read_index(stores, query, note)
+            return beside, await beside.store.soon(beside.record, f"{RUNS}/{query}.json"), None
+    index = await _read_index(stores, query)
     chosen = await _choose(query, index)
     store = index.homes[chosen]
     asked = (each for each in begun if (each.store, each.run_id) == (store, chosen))
     beside = next(asked, None) or Beside(store, chosen)
     try:
-        return beside, await store.soon(beside.record, _record_path(chosen)), None
+        return beside, await store.soon(beside.record, f"{RUNS}/{chosen}.json"), None
     except ReadError as error:
         row = await _read_stand_in(store, chosen, index)
         if row is None:
@@ -1441,19 +1385,26 @@ async def _read_stand_in(store: Store, run_id: str, index: Index) -> object:
     """The record as one of the caches holds it, the run's own before that of all; else None."""
     with contextlib.suppress(ReadError):
         return await store.read(f"{RUN_SUMMARIES}/{run_id}.json")
-    rows = index.rows
-    if not rows:
-        with contextlib.suppress(ReadError):
-            rows = {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY))}
-    return rows[run_id].record if run_id in rows else None
+    with contextlib.suppress(ReadError):
+        rows = index.rows or await _read_rows_of_all(store)
+        return rows[run_id].record if run_id in rows else None
+    return None
 
 
 async def _read_record(store: Store, run_id: str) -> object:
-    path = _record_path(run_id)
+    path = f"{RUNS}/{run_id}.json"
     record = await store.read(path)
     if not isinstance(record, dict):
         raise BadFileError(path, f"not a record but a {type(record).__name__}")
     return record
+
+
+async def _has_result(store: Store, run_id: str) -> bool:
+    try:
+        await store.fetch(f"{RESULTS}/{run_id}.json")
+    except BadFileError:
+        return False
+    return True
 
 
 async def _read_run(store: Store, run_id: str, updates: Awaitable[dict[str, int]]) -> Run:
@@ -1471,8 +1422,7 @@ async def _with_updates(
 ) -> object:
     """The record with the notices that stand beside it."""
     names = newest_updates(await updates, run_id, record)
-    read = (store.noted(store.read(f"{RUN_UPDATES}/{name}")) for name in names)
-    return with_updates(record, await asyncio.gather(*read))
+    return with_updates(record, await store.read_all(RUN_UPDATES, names))
 
 
 @dataclass(frozen=True)
@@ -1493,72 +1443,68 @@ class Index:
         """The ids by when the run was created, or where that is unknown, last written."""
 
         def age(run_id: str) -> tuple[float, str]:
-            row = self.rows.get(run_id)
-            created = row.created_at if row else None
+            created = self.rows[run_id].created_at if run_id in self.rows else None
             return -(created or self.written.get(run_id, 0)), run_id
 
         return sorted(run_ids, key=age)
 
 
-async def _read_index(
-    stores: Sequence[Store], query: str | None, note: Callable[[str], None]
-) -> Index:
-    """The folders of records, and unless their names settle the query, the summaries.
-
-    Both, since a summary loses rows.
-    """
+async def _read_index(stores: Sequence[Store], query: str | None) -> Index:
+    """The names of the records and, unless they settle the query, the summary: that loses rows."""
     settles = query is not None and not OTHER_ID.fullmatch(query)
-    listings = [asyncio.create_task(_read_names(store, note)) for store in stores]
-    summaries = [] if settles else [asyncio.create_task(_read_summary(store)) for store in stores]
+    summaries = None if settles else asyncio.gather(*map(_read_summary, stores))
     written: dict[str, int] = {}
     homes: dict[str, Store] = {}
-    for store, names in zip(stores, await asyncio.gather(*listings), strict=True):
-        written |= {run_id: at for run_id, at in names.items() if run_id not in written}
-        homes |= {run_id: store for run_id in names if run_id not in homes}
+    # What several volumes hold is the first one's.
+    for store, names in zip(stores, await asyncio.gather(*map(_read_names, stores)), strict=True):
+        written, homes = names | written, dict.fromkeys(names, store) | homes
     if query is not None and settles and len(match_runs(query, (), written)) == 1:
         return Index(stores, {}, written, homes)
     rows: dict[str, Row] = {}
-    for store, reading in zip(stores, summaries or map(_read_summary, stores), strict=True):
-        mine, unreadable, own = await reading
-        rows |= {row.run_id: row for row in mine if row.run_id not in rows}
-        homes |= {row.run_id: store for row in mine if row.run_id not in homes}
+    summaries = summaries or asyncio.gather(*map(_read_summary, stores))
+    for store, (mine, unreadable, own) in zip(stores, await summaries, strict=True):
+        rows, homes = mine | rows, dict.fromkeys(mine, store) | homes
         here = [run_id for run_id in written if homes[run_id] is store]
+        missing = [run_id for run_id in here if run_id not in rows]
         # Where each run has a file there, the summary of all has stopped growing.
-        missing = [] if own else [run_id for run_id in here if run_id not in rows]
-        if (unreadable and not own) or missing:
+        if not own and (unreadable or missing):
             incomplete = f"is incomplete: {len(missing)} of {len(here)} runs have no row"
-            note(f"the runs summary {unreadable or incomplete}")
+            store.source.note(f"the runs summary {unreadable or incomplete}")
     return Index(stores, rows, written, homes)
 
 
-async def _read_names(store: Store, note: Callable[[str], None]) -> dict[str, int]:
+async def _read_names(store: Store) -> dict[str, int]:
     """The ids of all records, and when each was written."""
     names = await store.noted(store.soon(store.written(RUNS), f"{RUNS}/")) or {}
     ids = {name.removesuffix(".json"): at for name, at in names.items() if name.endswith(".json")}
     named = {run_id: at for run_id, at in ids.items() if is_run_id(run_id)}
     if len(named) < len(ids):
-        note(f"records whose names can't be shown are left out: {len(ids) - len(named)}")
+        left_out = len(ids) - len(named)
+        store.source.note(f"records whose names can't be shown are left out: {left_out}")
     return named
 
 
-async def _read_summary(store: Store) -> tuple[tuple[Row, ...], str | None, set[str]]:
-    """The rows of the runs summary, or why there are none, and the files that runs have there."""
+async def _read_summary(store: Store) -> tuple[dict[str, Row], str | None, bool]:
+    """The summary's rows, or why there are none, and whether runs have files of their own there."""
     own = asyncio.create_task(store.soon(store.written(RUN_SUMMARIES), f"{RUN_SUMMARIES}/"))
+    rows: dict[str, Row] = {}
+    unreadable = None
     try:
-        rows = parse_rows(await store.soon(store.read(RUNS_SUMMARY), RUNS_SUMMARY))
-        unreadable = None
+        rows = await store.soon(_read_rows_of_all(store), RUNS_SUMMARY)
     except ReadError as error:
         store.note(error)
-        rows = ()
         unreadable = f"is unreadable ({error.why}): the records themselves were searched"
     names = await store.noted(own) or {}
-    return rows, unreadable, {name for name in names if name != "summary.json"}
+    return rows, unreadable, bool(names.keys() - {"summary.json"})
+
+
+async def _read_rows_of_all(store: Store) -> dict[str, Row]:
+    return {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY))}
 
 
 async def _choose(query: str, index: Index) -> str:
     """The one run id that the query means; NoMatchError or SeveralMatchError otherwise."""
-    rows = list(index.rows.values())
-    matched = match_runs(query, rows, index.written)
+    matched = match_runs(query, index.rows.values(), index.written)
     named = any(query in run_id.casefold() for run_id in matched)
     if not named and re.fullmatch(r"[\w.-]+", query):  # else it can be no other id either
         matched = await _match_in_records(query, index, matched)
@@ -1567,16 +1513,12 @@ async def _choose(query: str, index: Index) -> str:
     # Quoted as Python does, what can't be printed too; none is cut, it may hold a credential.
     shown = f"{query!r}" if len(query) <= QUERY_LIMIT else f"those {len(query):,} characters"
     if matched:
-        newest = index.newest_first(matched)
-        runs = await _read_candidates(newest[:CANDIDATES_SHOWN], index)
-        raise SeveralMatchError(
-            f"{len(matched)} runs match {shown}: give more of the id, or the app id",
-            runs,
-            more=len(matched) - len(runs),
-        )
+        runs = await _read_candidates(index.newest_first(matched)[:CANDIDATES_SHOWN], index)
+        told = f"{len(matched)} runs match {shown}: give more of the id, or the app id"
+        raise SeveralMatchError(told, runs, more=len(matched) - len(runs))
     if index.failures:
         raise ProgressError(f"{index.failures[0]}; no run matches {shown} in what could be read")
-    near = nearest_runs(query, {*index.rows, *index.written})
+    near = nearest_runs(query, index.homes)
     advice = f"did you mean {' or '.join(near)}?" if near else "is it in another environment (-e)?"
     raise NoMatchError(f"no run matches {shown}: {advice}")
 
@@ -1594,8 +1536,7 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
         if row is None or matched:
             return row is None
         sign = parse_run(row.record, run_id).last_sign
-        lags = sign is not None and index.written[run_id] > sign + ROW_LAG
-        return lags or not row.app_id
+        return not row.app_id or (sign is not None and index.written[run_id] > sign + ROW_LAG)
 
     async def read(run_id: str) -> Run | None:
         store = index.homes[run_id]
@@ -1603,9 +1544,8 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
         return None if record is None else parse_run(record, run_id)
 
     unread = index.newest_first(filter(unknown, index.written))
-    for batch in (
-        unread[at : at + RECORDS_AT_ONCE] for at in range(0, len(unread), RECORDS_AT_ONCE)
-    ):
+    for at in range(0, len(unread), RECORDS_AT_ONCE):
+        batch = unread[at : at + RECORDS_AT_ONCE]
         runs = [run for run in await asyncio.gather(*map(read, batch)) if run]
         matched = tuple({*matched, *match_runs(query, runs, ())})
         late = asyncio.get_running_loop().time() > deadline
@@ -1619,50 +1559,50 @@ async def _read_candidates(run_ids: Sequence[str], index: Index) -> tuple[Run, .
     updates = {store: asyncio.create_task(_updates_of(store)) for store in index.stores}
 
     async def candidate(run_id: str) -> Run:
-        store = index.homes[run_id]
+        store, row = index.homes[run_id], index.rows.get(run_id)
         run = await store.noted(_read_run(store, run_id, updates[store]))
-        row = index.rows.get(run_id)
         return run or parse_run(row.record if row else None, run_id)
 
     return tuple(await asyncio.gather(*map(candidate, run_ids)))
 
 
-class Rows(NamedTuple):
-    """Rollouts that were asked for by the run alone, and the shared summary where it has none."""
-
-    own: tuple[Rollout, ...]
-    shared: asyncio.Task[bytes] | None
-    unreadable: str | None = None
+# Rollouts, or why there are none.
+Rows: TypeAlias = tuple[tuple[Rollout, ...], str | None]
 
 
-async def _read_rows(store: Store, run_id: str) -> Rows:
+async def _read_rows(store: Store, run_id: str) -> tuple[Rows, asyncio.Task[bytes] | None]:
     """The run's own summary, else a file for each rollout, with that of all runs on its way."""
+    path = f"{ROLLOUT_SUMMARIES}/{run_id}/summary.json"
+    reading = asyncio.create_task(store.fetch(path))
+    own = await _rows_in(reading, store, run_id)
+    if not isinstance(reading.exception(), BadFileError):
+        return own, None
+    shared = asyncio.create_task(store.soon(store.fetch(ROLLOUTS_SUMMARY), ROLLOUTS_SUMMARY))
+    written = await store.noted(store.written(ROLLOUT_SUMMARIES)) or {}
+    names = (name for name, _ in rollout_files(written, run_id).values())
+    flat = await store.read_all(ROLLOUT_SUMMARIES, names)
+    return (parse_rollouts(flat, run_id), None), shared
+
+
+async def _rows_in(summary: Awaitable[bytes], store: Store, run_id: str) -> Rows:
     try:
-        own = rollout_rows(await store.fetch(f"{ROLLOUT_SUMMARIES}/{run_id}/summary.json"), run_id)
-        return Rows(parse_rollouts(own, run_id), None)
-    except BadFileError:
-        shared = asyncio.create_task(store.soon(store.fetch(ROLLOUTS_SUMMARY), ROLLOUTS_SUMMARY))
+        return parse_rollouts(rollout_rows(await summary, run_id), run_id), None
     except ReadError as error:
         store.note(error)
-        return Rows((), None, error.why)
+        return (), error.why
     except ValueError as error:
-        return Rows((), None, str(error))
-    written = await store.noted(store.written(ROLLOUT_SUMMARIES)) or {}
-    files = rollout_files(written, run_id)
-    paths = (f"{ROLLOUT_SUMMARIES}/{name}" for name, _ in files.values())
-    flat = await asyncio.gather(*(store.noted(store.read(path)) for path in paths))
-    return Rows(parse_rollouts(flat, run_id), shared)
+        return (), str(error)
 
 
 async def _read_rollouts(
-    store: Store, run: Run, reading: Awaitable[Rows]
+    store: Store, run: Run, reading: Awaitable[tuple[Rows, asyncio.Task[bytes] | None]]
 ) -> tuple[tuple[Rollout, ...], bool, str | None]:
     """The run's rollouts, whether anything told of them, and what the summaries are known to lack.
 
     The summary of all runs is asked only where the run's own lacks rows, and what that lacks too
     is counted by the rollouts' files.
     """
-    own, shared, unreadable = await reading
+    (own, unreadable), shared = await reading
     rollouts = kept(run, own)
     lack = _lack(rollouts, run)
     if not rollouts and lack is None and not unreadable and run.expects_no_rollout:
@@ -1671,30 +1611,24 @@ async def _read_rollouts(
         return (), True, None
     # An older gym may have recorded the first ones.
     if lack or unreadable or not own or own[0].rollout_id > 0:
-        try:
-            raw = await (shared or store.fetch(ROLLOUTS_SUMMARY))
-            rows = parse_rollouts(rollout_rows(raw, run.run_id), run.run_id)
-        except ReadError as error:
-            store.note(error)
-            rows, unreadable = (), unreadable or error.why
-        except ValueError as error:
-            rows, unreadable = (), str(error)
-        by_id = {rollout.rollout_id: rollout for rollout in (*rows, *own)}
-        rollouts = kept(run, (by_id[rollout_id] for rollout_id in sorted(by_id)))
+        rows, why = await _rows_in(shared or store.fetch(ROLLOUTS_SUMMARY), store, run.run_id)
+        rollouts = kept(run, _in_order([*rows, *own]))
         lack = _lack(rollouts, run)
-        if unreadable and (lack or not rollouts):
-            lack = f"the rollouts summary can't be read: {unreadable}"
+        if (unreadable or why) and (lack or not rollouts):
+            lack = f"the rollouts summary can't be read: {unreadable or why}"
     if lack is None:
         return rollouts, True, None
-    known = {rollout.rollout_id: rollout for rollout in rollouts}
-    if run.latest_rollout:
-        known.setdefault(run.latest_rollout.rollout_id, run.latest_rollout)
     names = await store.noted(store.written(ROLLOUTS))
     filed = [Rollout(i, at) for i, (_, at) in rollout_files(names or {}, run.run_id).items()]
-    for rollout in kept(run, filed):
-        known.setdefault(rollout.rollout_id, Rollout(rollout.rollout_id))
-    counted = names is not None or bool(rollouts)
-    return tuple(known[rollout_id] for rollout_id in sorted(known)), counted, lack
+    known = [Rollout(rollout.rollout_id) for rollout in kept(run, filed)]
+    known += [run.latest_rollout] if run.latest_rollout else []
+    return _in_order([*known, *rollouts]), names is not None or bool(rollouts), lack
+
+
+def _in_order(rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
+    """Each id once, as the last of them tells it."""
+    by_id = {rollout.rollout_id: rollout for rollout in rollouts}
+    return tuple(by_id[rollout_id] for rollout_id in sorted(by_id))
 
 
 def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
@@ -1709,33 +1643,31 @@ def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
 
 
 async def _read_metrics(store: Store, run_id: str) -> tuple[Metric, ...]:
-    """What the trainer logged last."""
     folder = f"{METRIC_SERIES}/{run_id}"
     names = newest_chunk(await store.noted(store.written(folder)) or {})
-    copies = (store.noted(store.read(f"{folder}/{name}")) for name in names)
-    return parse_metrics(await asyncio.gather(*copies))
+    return parse_metrics(await store.read_all(folder, names))
 
 
 async def _read_timings(store: Store, run_id: str) -> dict[int, object]:
     """The timing records of the newest steps, by their rollout."""
     folder = f"{SUBSTEP_TIMING}/{run_id}"
     files = newest_timing_files(await store.noted(store.written(folder)) or {}, TIMED_STEPS)
-    records = (store.noted(store.read(f"{folder}/{name}")) for name in files.values())
-    return dict(zip(files, await asyncio.gather(*records), strict=True))
+    return dict(zip(files, await store.read_all(folder, files.values()), strict=True))
 
 
-async def _await_app(store: Store, state: asyncio.Task[App]) -> App:
+async def _await_app(store: Store, state: asyncio.Task[App | None]) -> App | None:
     """The app's state, given up once it holds the blocks back for too long."""
     done, _ = await asyncio.wait({state}, timeout=APP_PATIENCE)
-    late = App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
-    app = state.result() if done else late
-    if app.unknown:
+    app = state.result() if done else LATE_APP
+    if app and app.unknown:
         store.failures.append(f"could not read the app's state: {app.unknown}")
     return app
 
 
-async def _read_app(app_id: str, env: str | None) -> App:
-    """Its state; before modal 1.6.4, whether it has stopped."""
+async def _read_app(app_id: str | None, env: str | None) -> App | None:
+    """Its state, or before modal 1.6.4 whether it has stopped; None without an id."""
+    if app_id is None:
+        return None
     import modal
 
     by_id = _version(modal.__version__) >= LOOK_UP_BY_ID
@@ -1745,7 +1677,9 @@ async def _read_app(app_id: str, env: str | None) -> App:
             told = await (await modal.App.lookup.aio(app_id, environment_name=env)).info.aio()
             lifecycle, functions = told.lifecycle, tuple(sorted(told.functions.items()))
         else:
-            lifecycle = await _lifecycle_of(app_id)
+            import modal.experimental
+
+            lifecycle = await modal.experimental.get_app_lifecycle.aio(app_id)
     except Exception as fault:  # noqa: BLE001 - a state that this SDK can't name is a KeyError
         kind = "" if _is_fault(fault) else f"{type(fault).__name__}: "
         return App(live=None, unknown=f"{kind}{_words(fault)}")
@@ -1758,12 +1692,6 @@ async def _read_app(app_id: str, env: str | None) -> App:
         stopped_by=clean(lifecycle.stopped_by or "") or None,
         functions=functions,
     )
-
-
-async def _lifecycle_of(app_id: str) -> Any:
-    import modal.experimental
-
-    return await modal.experimental.get_app_lifecycle.aio(app_id)
 
 
 # ======================================================================================
@@ -3721,13 +3649,6 @@ except SystemExit as ended:
 """
 
 
-def child_environment() -> dict[str, str]:
-    """The environment for modal's CLI: times in UTC, and no colour codes before them."""
-    kept = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
-    encoding = kept.get("PYTHONIOENCODING", "").partition(":")[0]
-    return {**kept, "TZ": "UTC", "PYTHONIOENCODING": f"{encoding}:replace"}
-
-
 def error_line(stderr: bytes) -> str:
     """What the CLI's stderr says went wrong: an `Error: …` line, or before modal 1.6 a box."""
     lines = [clean(line).strip() for line in stderr.decode(errors="replace").splitlines()]
@@ -3742,6 +3663,9 @@ class Command:
 
     def __init__(self, *named: str) -> None:
         """Start it: importing takes it longer than finding the run takes."""
+        # Colour codes would stand before the times.
+        kept = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
+        encoding = kept.get("PYTHONIOENCODING", "").partition(":")[0]
         self._name = " ".join(("modal", *named))
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
         # Its own session: Ctrl-C reaches this process alone, which then ends the child.
@@ -3751,7 +3675,7 @@ class Command:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=child_environment(),
+            env={**kept, "TZ": "UTC", "PYTHONIOENCODING": f"{encoding}:replace"},
             start_new_session=True,
         )
 
@@ -3787,12 +3711,11 @@ class Command:
         if begun:
             yield begun
         status = self._child.wait()
-        self._stderr.seek(0)
-        told = self._stderr.read()
         if status < 0:
             raise ProgressError(f"{self._name} was killed by signal {-status}")
         if status:
-            raise ProgressError(f"{self._name} failed: {error_line(told)}")
+            self._stderr.seek(0)
+            raise ProgressError(f"{self._name} failed: {error_line(self._stderr.read())}")
 
     def kill(self, number: int, frame: object = None) -> NoReturn:
         """End the child, then this process: a handler for signals."""
@@ -3880,8 +3803,7 @@ async def read_hardware(run: Run, app: App, env: str | None) -> Hardware:
         heard(_ask_gpus(training, run.last_sign)),
     )
     words = ("function", "calls", training.object_id, "--tail", "1")
-    over = told.gpus and not app.live
-    calls = await heard(_ask_cli(until, env, *words)) if over else None
+    calls = None if app.live or not told.gpus else await heard(_ask_cli(until, env, *words))
     return Hardware(
         containers=sum(each.num_total_runners for each in counts) if counts else None,
         waiting_inputs=sum(each.backlog for each in counts) if counts else None,
@@ -3984,9 +3906,10 @@ class Arguments(argparse.Namespace):
     show_secrets: bool = False
 
     @property
-    def volumes(self) -> tuple[str, ...]:
-        """The names of the volumes that are looked for."""
-        return (self.volume,) if self.volume else VOLUMES
+    def source(self) -> Source:
+        """Where to read, and who hears of what."""
+        volumes = (self.volume,) if self.volume else VOLUMES
+        return Source(volumes, self.env, self.timeout, self.note, ask=self.ask)
 
     def guard(self, text: str) -> str:
         """What every text passes before it is shown: credentials masked, and only then cut."""
@@ -4115,15 +4038,7 @@ def find_run(arguments: Arguments, query: str, logs: Command | None) -> Found:
         if logs and run.app_id and arguments.output == "tail":
             logs.ask(logs_words(arguments, run.app_id))
 
-    reading = read_run(
-        query,
-        arguments.volumes,
-        arguments.env,
-        arguments.timeout,
-        when_known=when_known,
-        note=arguments.note,
-        ask=arguments.ask,
-    )
+    reading = read_run(query, replace(arguments.source, when_known=when_known))
     with spinner("reading the run from Modal"):
         found = guarded(asyncio.run(reading), arguments.guard)
     if arguments.hardware and found.hardware and found.hardware.unknown:
@@ -4198,9 +4113,7 @@ NEEDS = ("died", "stuck", "orphaned", "slow", "waiting", "running", "unknown", "
 
 def read_list(arguments: Arguments) -> tuple[list[tuple[Run, str]], int, tuple[str, ...]]:
     """The newest runs by need with their verdicts' words, how many more, and what failed."""
-    reading = read_runs(
-        arguments.volumes, arguments.env, arguments.timeout, arguments.limit, arguments.note
-    )
+    reading = read_runs(arguments.source, arguments.limit)
     found, more, failures = guarded(asyncio.run(reading), arguments.guard)
     now = time.time()
     rows = [(each.run, judge(each, now).word) for each in found]
@@ -4324,8 +4237,8 @@ def refreshed(arguments: Arguments, found: Found, patience: Seconds) -> Found:
 
     try:
         ask = arguments.ask if patience > GLANCE else None
-        reading = refresh(found, arguments.env, patience, doubtful, ask)
-        fresh = guarded(asyncio.run(reading), arguments.guard)
+        source = Source([found.volume], arguments.env, patience, ask=ask)
+        fresh = guarded(asyncio.run(refresh(found, source, doubtful)), arguments.guard)
     except ProgressError as error:
         arguments.note(str(error))
         return found
