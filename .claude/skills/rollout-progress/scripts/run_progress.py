@@ -2566,11 +2566,7 @@ class PhaseTimes:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is true of the run at `now`: its facts, and in a word and a next step the verdict.
-
-    `idle` is the time since its newest sign of life, `logs` is None without logs, `why` is what
-    the record says of its end, `diverged` names what is NaN or infinite.
-    """
+    """What is true of the run at `now`; `idle` is the time since its newest sign of life."""
 
     now: EpochSeconds
     logs: Diagnosis | None
@@ -2581,8 +2577,6 @@ class Judgement:
     eta: Seconds | None
     phase: PhaseTimes
     since_step: Seconds | None
-    why: str | None
-    diverged: tuple[str, ...]
     word: str = "running"
     blocker: Blocker | None = None
     next_step: str | None = None
@@ -2608,8 +2602,7 @@ def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Jud
     live = run.status == "running" and found.live is True
     if live:
         went_well = [rollout.created_at for rollout in found.rollouts if not rollout.trouble]
-        logs = _without_past_blocker(logs, _newest((run.attempt_began, *went_well)))
-        logs = _without_settled_oom(logs, run.batch_began)
+        logs = _without_settled_blocker(logs, run, _newest((run.attempt_began, *went_well)))
     facts = Judgement(
         now=now,
         logs=logs,
@@ -2620,8 +2613,6 @@ def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Jud
         eta=_eta(found, pace, now) if live and condition is None else None,
         phase=_phase_times(run, now if live else None),
         since_step=None if last_step is None else max(0.0, now - last_step),
-        why=run.reason or _cause(run.error),
-        diverged=_diverged(found),
     )
     word = _word(found, facts)
     blocker = logs.blocker if logs and word != "completed" else None  # once failed: no matter
@@ -2646,31 +2637,26 @@ def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Jud
     )
 
 
-def _cause(error: Sequence[str]) -> str | None:
-    """The exception's own line of an error message, which advice may follow; else its last."""
-    told = [line for line in error if EXCEPTION.match(line) or kind_of(line)]
-    return next(iter([*reversed(told), *reversed(error)]), None)
+def cause_of_end(run: Run) -> str | None:
+    """The reason, or of an error the exception's own line, which advice may follow, or its last."""
+    told = [line for line in run.error if EXCEPTION.match(line) or kind_of(line)]
+    return run.reason or next(iter([*reversed(told), *reversed(run.error)]), None)
 
 
-def _without_past_blocker(logs: Diagnosis | None, moved: EpochSeconds | None) -> Diagnosis | None:
-    """The logs without a blocker that a live run, by its record, has got over since."""
-    failed_at = logs.failed_at if logs else None
-    if logs is None or failed_at is None or moved is None or failed_at + CLOCK_SLACK >= moved:
-        return logs
-    return replace(logs, blocker=None)
-
-
-def _without_settled_oom(
-    logs: Diagnosis | None, batch_began: EpochSeconds | None
+def _without_settled_blocker(
+    logs: Diagnosis | None, run: Run, moved: EpochSeconds | None
 ) -> Diagnosis | None:
-    """The logs without an out-of-memory error after which a smaller batch was begun."""
-    if logs is None or logs.blocker is None or batch_began is None:
+    """The logs without a blocker that a live run, by its record, has got over since."""
+    if logs is None or logs.blocker is None:
         return logs
-    settled = logs.blocker.kind == "cuda_oom" and (logs.failed_at or 0) <= batch_began
-    return replace(logs, blocker=None) if settled else logs
+    failed_at, batch_began = logs.failed_at, run.batch_began
+    past = failed_at is not None and moved is not None and failed_at + CLOCK_SLACK < moved
+    if logs.blocker.kind == "cuda_oom" and batch_began is not None:  # of a smaller batch
+        past = past or (failed_at or 0) <= batch_began
+    return replace(logs, blocker=None) if past else logs
 
 
-def _diverged(found: Found) -> tuple[str, ...]:
+def diverged(found: Found) -> tuple[str, ...]:
     """What of the newest figures is NaN or infinite."""
     told = {metric.name: metric.value for metric in told_metrics(found.metrics)}
     if found.rollouts and found.rollouts[-1].mean_reward is not None:
@@ -2704,11 +2690,7 @@ def _condition(found: Found, idle: Seconds | None) -> Condition | None:
 
 def _pace(found: Found) -> Pace | None:
     """From the times of the rollouts; from measured steps where there are fewer than two gaps."""
-    timed = [
-        (rollout.rollout_id, rollout.created_at)
-        for rollout in found.rollouts
-        if rollout.created_at is not None
-    ]
+    timed = [(r.rollout_id, r.created_at) for r in found.rollouts if r.created_at is not None]
     restarted = found.run.attempt_began or 0
     gaps = [
         (after_at - at) / (after_id - rollout_id)
@@ -2750,8 +2732,7 @@ PROXY_AUTH = "start it again with a proxy token: send Modal-Key and Modal-Secret
 KILLED = {
     "timeout": "timeout",
     "terminated": "",
-    "kernel oom kill": "host_oom",
-    "memory manager eviction": "host_oom",
+    **dict.fromkeys(("kernel oom kill", "memory manager eviction"), "host_oom"),
     "memory thrashing eviction": "host_oom",
 }
 
@@ -2765,16 +2746,15 @@ def _word(found: Found, judged: Judgement) -> str:
     no_step = late is not None and judged.since_step is not None and judged.since_step > late
     begun = run.begun or bool(found.rollouts)
     queued = run.app_id is None and not run.app_id_malformed and not run.ended and not begun
-    orphaned = (
-        queued and judged.now - (run.created_at or run.started_at or judged.now) > ORPHANED_AFTER
-    )
+    waited = judged.now - (run.created_at or run.started_at or judged.now)
+    failed_at = run.attempt_failed_at if run.status == "failed" and live else None
     # A record may be silent for long while the log is not.
     quiet = not judged.log_is_alive or bool(judged.logs and judged.logs.blocker)
     gone_well = found.has_result is True and (live is False or run.status == "running")
     rules = (
-        ("retrying", may_be_retried(found, judged.now)),
+        ("retrying", failed_at is not None and judged.now - failed_at <= RETRIED_WITHIN),
         (run.status or "", run.status in ENDED_STATUSES),
-        ("orphaned", orphaned),
+        ("orphaned", queued and waited > ORPHANED_AFTER),
         ("queued", queued),
         ("completed", gone_well),
         ("died", live is False and run.status == "running" and found.has_result is False),
@@ -2788,13 +2768,6 @@ def _word(found: Found, judged: Judgement) -> str:
         ("running", True),
     )
     return next(word for word, holds in rules if holds)
-
-
-def may_be_retried(found: Found, now: EpochSeconds) -> bool:
-    """Whether Modal may start a failed run again: nothing says whether it will."""
-    failed_at = found.run.attempt_failed_at
-    failed = found.run.status == "failed" and failed_at is not None
-    return failed and found.live is True and now - (failed_at or 0) <= RETRIED_WITHIN
 
 
 def _lacks_container(hardware: Hardware | None) -> bool:
@@ -2831,40 +2804,8 @@ def _is_stuck(judged: Judgement) -> bool:
 
 
 # ======================================================================================
-# Showing: rich renderables from the judged facts. No decisions here, and nothing prints
-# but `show`.
+# Secrets: training logs print their environment, and a screen or a chat is no place for it.
 # ======================================================================================
-
-Level: TypeAlias = Literal["plain", "good", "warn", "bad", "dim", "bold", "heading"]
-STYLES: dict[Level, str] = {
-    "plain": "",
-    "good": "green",
-    "warn": "bold yellow",
-    "bad": "bold red",
-    "dim": "dim",
-    "bold": "bold",
-    "heading": "bold cyan",
-}
-# Of a status or the verdict's word; of others a status is plain, a verdict a warning.
-LEVELS: dict[str, Level] = {
-    **dict.fromkeys(("running", "completed", "serving"), "good"),
-    **dict.fromkeys(("stopped", "cancelled"), "warn"),
-    **dict.fromkeys(("failed", "died", "stuck"), "bad"),
-}
-LABEL_WIDTH = 9
-# Columns of a pipe: wider than any line, so that nothing is wrapped or cut there.
-PIPE_WIDTH = 1_000_000
-# Columns below which a window is left to wrap by itself: there is no room for labels and values.
-NARROW = 50
-LAST_ROLLOUTS = 5
-# Characters of one text that are shown: far above any real id, URL or phase name.
-FIELD_LIMIT = 1_000
-SPARK, SPARKS = "▁▂▃▄▅▆▇█", 60
-# Characters of a log line that the verdict quotes: the whole line stands in the logs above.
-BLOCKER_SHOWN, ACTIVITY_SHOWN = 300, 200
-
-
-# ---- Secrets: training logs print their environment, and a screen or a chat is no place for it.
 
 # A credential must not follow a word's character; a colour code before it is none.
 _START = r"(?:(?<![\w-])|(?<=\dm)|(?<=\[m))"
@@ -2904,11 +2845,6 @@ _CODE_OR_PATH = re.compile(
 SECRET_SHOWN = 4
 
 
-def shortened(text: str) -> str:
-    """The text, cut where it is longer than any real field."""
-    return text if len(text) <= FIELD_LIMIT else text[:FIELD_LIMIT] + "…"
-
-
 def mask_secrets(text: str) -> str:
     """Show each credential in the text as its first four characters and `…`."""
     return "".join(map(_mask_line, text.splitlines(keepends=True)))
@@ -2934,9 +2870,8 @@ def _mask_token(match: re.Match[str]) -> str:
 
 def _mask_assigned(match: re.Match[str]) -> str:
     value = match["quoted"] or match["bare"]
-    if _CODE_OR_PATH.search(value):
-        return match[0]
-    return f"{match['before']}{match['quote'] or ''}{value[:SECRET_SHOWN]}…"
+    masked = f"{match['before']}{match['quote'] or ''}{value[:SECRET_SHOWN]}…"
+    return match[0] if _CODE_OR_PATH.search(value) else masked
 
 
 def guarded(value: T, guard: Callable[[str], str]) -> T:
@@ -2949,6 +2884,33 @@ def guarded(value: T, guard: Callable[[str], str]) -> T:
         return value
     held = {field.name: getattr(value, field.name) for field in fields(value)}
     return replace(value, **{name: guarded(item, guard) for name, item in held.items()})
+
+
+# ======================================================================================
+# Showing: rich renderables from the judged facts. No decisions here, and nothing prints
+# but `show`.
+# ======================================================================================
+
+GOOD, WARN, BAD, HEADING = "green", "bold yellow", "bold red", "bold cyan"
+# Of a status or the verdict's word; of others a status is plain, a verdict a warning.
+STYLES = {
+    **dict.fromkeys(("running", "completed", "serving"), GOOD),
+    **dict.fromkeys(("stopped", "cancelled"), WARN),
+    **dict.fromkeys(("failed", "died", "stuck"), BAD),
+}
+LABEL_WIDTH = 9
+# Columns of a pipe: wider than any line, so that nothing is wrapped or cut there.
+PIPE_WIDTH = 1_000_000
+# Columns below which a window is left to wrap by itself: there is no room for labels and values.
+NARROW = 50
+LAST_ROLLOUTS = 5
+# Characters of one text that are shown: far above any real id, URL or phase name.
+FIELD_LIMIT = 1_000
+SPARK, SPARKS = "▁▂▃▄▅▆▇█", 60
+# What these phases do where a batch of examples takes the place of a rollout.
+SFT_PHASES = {"generate_rollouts": "preparing a batch", "weight_sync": "training"}
+# Characters of a log line that the verdict quotes: the whole line stands in the logs above.
+BLOCKER_SHOWN, ACTIVITY_SHOWN = 300, 200
 
 
 def duration_text(seconds: Seconds) -> str:
@@ -2972,9 +2934,8 @@ def age_text(seconds: Seconds) -> str:
 
 def moment_text(moment: EpochSeconds, now: EpochSeconds) -> str:
     """`2026-11-29 12:01:03 UTC (2h 24m ago)`."""
-    written = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    ahead = moment > now + CLOCK_SLACK
-    return f"{written} ({'ahead of this clock' if ahead else f'{age_text(now - moment)} ago'})"
+    told = "ahead of this clock" if moment > now + CLOCK_SLACK else f"{age_text(now - moment)} ago"
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S UTC} ({told})"
 
 
 def step_text(step: Step | None) -> str:
@@ -2991,41 +2952,33 @@ def stopped_text(app: App, now: EpochSeconds) -> str:
     return f"{app.state or 'stopped'}{ago}"
 
 
-def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, Level]:
+def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, str]:
     """The app's id and whether it is live, or why there is none."""
     if app and app.live is None:
-        return f"{run.app_id} · unknown ({app.unknown})", "warn"
+        return f"{run.app_id} · unknown ({app.unknown})", WARN
     if app and app.live:
-        return f"{run.app_id} · live{f' ({app.state})' if app.state else ''}", "good"
+        return f"{run.app_id} · live{f' ({app.state})' if app.state else ''}", GOOD
     if app:
         by = f" by {app.stopped_by}" if app.stopped_by else ""
-        shown = f"{run.app_id} · not live ({stopped_text(app, now)}{by})"
-    elif run.app_id_malformed:
-        shown = "unknown (malformed app id)"
-    elif run.ended:
-        shown = "none: the run ended before it had one, so there are no logs"
-    elif run.begun:
-        shown = "none recorded, so there are no logs"
-    else:
-        shown = "none yet: the run is still queuing or in early setup, so there are no logs"
-    return shown, "plain"
+        return f"{run.app_id} · not live ({stopped_text(app, now)}{by})", ""
+    if run.app_id_malformed:
+        return "unknown (malformed app id)", ""
+    begun = "none recorded" if run.begun else "none yet: the run is still queuing or in early setup"
+    why = "none: the run ended before it had one" if run.ended else begun
+    return f"{why}, so there are no logs", ""
 
 
 def metrics_text(metrics: Sequence[Metric]) -> str:
     """`train/loss 0.0021 · train/grad_norm 0.41 (step 23) · eval/gsm8k 0.62 (step 20)`."""
-    parts = [
-        f"{metric.name} {metric.value:.4g}"
-        + (f" (step {metric.step})" if after is None or after.step != metric.step else "")
-        for metric, after in itertools.zip_longest(metrics, metrics[1:])
-    ]
-    return " · ".join(parts)
+    steps = itertools.groupby(metrics, key=lambda metric: metric.step)
+    told = ((" · ".join(f"{m.name} {m.value:.4g}" for m in same), step) for step, same in steps)
+    return " · ".join(f"{figures} (step {step})" for figures, step in told)
 
 
 def timings_text(timings: Timings) -> str:
     """`step 11: generate_rollouts 3m 50s · … · total 4m 37s`."""
-    parts = [f"{phase} {duration_text(seconds)}" for phase, seconds in timings.phases]
-    if timings.total is not None:
-        parts.append(f"total {duration_text(timings.total)}")
+    total = [] if timings.total is None else [("total", timings.total)]
+    parts = (f"{phase} {duration_text(took)}" for phase, took in (*timings.phases, *total))
     return f"step {timings.step}: {' · '.join(parts)}"
 
 
@@ -3035,17 +2988,13 @@ def phase_text(run: Run, phase: PhaseTimes) -> str:
         return f"{run.phase} is over; the training is submitted (waiting for its GPUs)"
     if run.waiting_for_gpu:
         return f"{phase_name(run)} (waiting for a GPU)"
-    shown = phase_name(run)
-    if phase.lasted is not None:
-        shown += f" for {age_text(phase.lasted)}"
-    if phase.lasted is not None and phase.usual is not None and phase.longest is not None:
-        usual, longest = duration_text(phase.usual), duration_text(phase.longest)
-        shown += f" (usually {usual}, longest {longest} over {counted(phase.steps, 'step')})"
-    return shown
-
-
-# What these phases do where a batch of examples takes the place of a rollout.
-SFT_PHASES = {"generate_rollouts": "preparing a batch", "weight_sync": "training"}
+    if phase.lasted is None:
+        return phase_name(run)
+    shown = f"{phase_name(run)} for {age_text(phase.lasted)}"
+    if phase.usual is None or phase.longest is None:
+        return shown
+    usual, longest = duration_text(phase.usual), duration_text(phase.longest)
+    return f"{shown} (usually {usual}, longest {longest} over {counted(phase.steps, 'step')})"
 
 
 def phase_name(run: Run) -> str:
@@ -3057,13 +3006,10 @@ def phase_name(run: Run) -> str:
 def bottom_text(found: Found, judged: Judgement) -> str:
     """One line under followed logs."""
     eta = eta_text(judged.eta, judged.now)
-    parts = [
-        f"step {step_text(found.run.step)}",
-        phase_text(found.run, replace(judged.phase, usual=None)),
-        f"eta {eta}" if eta else "",
-        f"last sign {age_text(judged.idle)} ago" if judged.idle is not None else "",
-    ]
-    return " · ".join(part for part in parts if part)
+    phase = phase_text(found.run, replace(judged.phase, usual=None))
+    left = f" · eta {eta}" if eta else ""
+    sign = f" · last sign {age_text(judged.idle)} ago" if judged.idle is not None else ""
+    return f"step {step_text(found.run.step)} · {phase}{left}{sign}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -3080,18 +3026,11 @@ def eta_text(eta: Seconds | None, now: EpochSeconds) -> str | None:
     return f"~{duration_text(eta)} (about {at:{'%Y-%m-%d ' if other_day else ''}%H:%M} UTC)"
 
 
-def attempt_text(run: Run) -> str | None:
-    """`3 (resumed from iter_0000019)`; None for a first attempt from scratch."""
-    if run.resumed_from:
-        return f"{run.attempt or 'unknown'} (resumed from {run.resumed_from})"
-    return str(run.attempt) if run.attempt and run.attempt > 1 else None
-
-
-def styled(text: str | None, level: Level = "plain") -> RenderableType:
+def styled(text: str | None, style: str = "") -> RenderableType:
     """Text that rich leaves as it is; none where it is unknown."""
     from rich.text import Text
 
-    return Text(text or "", STYLES[level])
+    return Text(text or "", style)
 
 
 def indented(block: RenderableType) -> RenderableType:
@@ -3110,18 +3049,15 @@ def grid(*titles: str) -> Table:
     return table
 
 
-def field(label: str, value: RenderableType, label_level: Level = "dim") -> RenderableType:
-    """One labelled line, its further lines under the value."""
-    line = grid()
-    line.add_column(width=LABEL_WIDTH, no_wrap=True)
-    line.add_column(overflow="fold")
-    line.add_row(styled(label, label_level), styled(value) if isinstance(value, str) else value)
-    return indented(line)
-
-
-def labelled(values: Mapping[str, RenderableType | None]) -> list[RenderableType]:
+def labelled(values: Mapping[str, RenderableType | None], style: str = "dim") -> RenderableType:
     """The labelled lines of a block; one whose value is unknown is left out."""
-    return [field(label, value) for label, value in values.items() if value]
+    lines = grid()
+    lines.add_column(width=LABEL_WIDTH, no_wrap=True)
+    lines.add_column(overflow="fold")
+    for label, value in values.items():
+        if value:
+            lines.add_row(styled(label, style), styled(value) if isinstance(value, str) else value)
+    return indented(lines)
 
 
 def step_bar(step: Step, total: int, eta: Seconds | None) -> RenderableType:
@@ -3129,12 +3065,13 @@ def step_bar(step: Step, total: int, eta: Seconds | None) -> RenderableType:
     from rich.progress_bar import ProgressBar
 
     done = min(max(step.current - 1, 0), total)
-    line = grid()
-    line.add_column(overflow="fold")
     bar = ProgressBar(total=total, completed=done, width=24)
     left = f", ~{duration_text(eta)} left" if eta else ""
-    told = f"{100 * done // total}% done{left}"
-    line.add_row(styled(step_text(step), "bold"), bar, styled(told, "dim"))
+    line = grid()
+    line.add_column(overflow="fold")
+    line.add_row(
+        styled(step_text(step), "bold"), bar, styled(f"{100 * done // total}% done{left}", "dim")
+    )
     return line
 
 
@@ -3151,18 +3088,20 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
     over = run.status != "running"
     row = "this is its row in the runs summary, which may lag"
     stale = f"the record could not be read ({found.stale}): {row}" if found.stale else None
+    resumed = f" (resumed from {run.resumed_from})" if run.resumed_from else ""
+    again = resumed or (run.attempt or 0) > 1  # not a first attempt from scratch
     pace = None
     if judged.pace:
         each = duration_text(judged.pace.seconds)
         pace = f"{each} a step (median of the last {judged.pace.count})"
     lines: dict[str, RenderableType | None] = {
         "run": run.run_id,
-        "source": styled(stale, "warn"),
+        "source": styled(stale, WARN),
         "framework": run.framework,
-        "status": styled(run.status or "unknown", LEVELS.get(run.status or "", "plain")),
-        "phase": styled(phase_text(run, judged.phase), "warn" if run.waiting_for_gpu else "plain"),
+        "status": styled(run.status or "unknown", STYLES.get(run.status or "", "")),
+        "phase": styled(phase_text(run, judged.phase), WARN if run.waiting_for_gpu else ""),
         "step": step,
-        "attempt": attempt_text(run),
+        "attempt": f"{run.attempt or 'unknown'}{resumed}" if again else None,
         "batch": run.batch_size,
         "app": styled(*app_text(run, found.app, now)),
         "url": run.url,
@@ -3171,13 +3110,12 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
         "updated": moment_text(judged.updated_at, now) if judged.updated_at else None,
         "ended": moment_text(run.ended_at, now) if run.ended_at and over else None,
         "reason": run.reason if over else None,
-        "error": styled("\n│ ".join(run.error) if over else None, "bad"),
+        "error": styled("\n│ ".join(run.error) if over else None, BAD),
         "timings": timings_text(run.timings) if run.timings else None,
         "pace": pace,
         "eta": eta_text(judged.eta, now),
     }
-    hint = condition_hint(found.app, judged)
-    return [styled("Progress", "heading"), *labelled(lines), *hint]
+    return [styled("Progress", HEADING), labelled(lines), *condition_hint(found.app, judged)]
 
 
 def condition_hint(app: App | None, judged: Judgement) -> list[RenderableType]:
@@ -3187,31 +3125,27 @@ def condition_hint(app: App | None, judged: Judgement) -> list[RenderableType]:
     how = stopped_text(app, judged.now) if app else ""
     over = f"status says running, but the app {how if how.startswith('stopped') else f'is {how}'}"
     quiet = f"the app is live but the run has recorded nothing for {age_text(judged.idle or 0)}"
-    hints: dict[Condition, tuple[str, Level]] = {
-        "stuck": (f"⚠ POSSIBLY STUCK: {quiet}", "warn"),
-        "died": (f"✗ APP DIED: {over}; the last log lines hold the cause", "bad"),
-        "over": (f"⚠ APP OVER: {over}; whether it left a train result is unknown", "warn"),
-        "finished": (
-            "✓ finished: a train result is recorded; the status has not caught up",
-            "good",
-        ),
+    finished = "✓ finished: a train result is recorded; the status has not caught up"
+    hints: dict[Condition, tuple[str, str]] = {
+        "stuck": (f"⚠ POSSIBLY STUCK: {quiet}", WARN),
+        "died": (f"✗ APP DIED: {over}; the last log lines hold the cause", BAD),
+        "over": (f"⚠ APP OVER: {over}; whether it left a train result is unknown", WARN),
+        "finished": (finished, GOOD),
     }
     return [indented(styled(*hints[judged.condition]))]
 
 
 def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     """The Rollouts block: how many, the latest, the course of the reward, the last five."""
-    rollouts = found.rollouts
-    lack = found.incomplete
+    rollouts, lack, metrics = found.rollouts, found.incomplete, told_metrics(found.metrics)
+    finite = all(math.isfinite(metric.value) for metric in metrics)
     told: dict[str, RenderableType | None] = {
         "recorded": str(len(rollouts)) if found.counted else "unknown",
         "latest": latest_text(found, rollouts[-1].rollout_id) if rollouts else None,
-        "note": styled(f"figures are incomplete: {lack}" if lack else None, "warn"),
+        "note": styled(f"figures are incomplete: {lack}" if lack else None, WARN),
         "reward": reward_text(rollouts, max(1, min(SPARKS, width - LABEL_WIDTH - 5))),
+        "metrics": styled(metrics_text(metrics), "" if finite else BAD),
     }
-    metrics = told_metrics(found.metrics)
-    level: Level = "plain" if all(math.isfinite(m.value) for m in metrics) else "bad"
-    told["metrics"] = styled(metrics_text(metrics), level) if metrics else None
     last = rollouts[-LAST_ROLLOUTS:]
     table = grid()
     table.show_header = True
@@ -3228,9 +3162,9 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
             _or_dash(rollout.samples, "{}"),
             *([_or_dash(rollout.mean_reward, "{:z.4f}")] if "mean reward" in columns else []),
             "–" if rollout.seconds is None else duration_text(rollout.seconds),
-            *([styled(rollout.trouble, "bad")] if rollout.trouble else []),
+            *([styled(rollout.trouble, BAD)] if rollout.trouble else []),
         )
-    lines = [styled("Rollouts", "heading"), *labelled(told)]
+    lines = [styled("Rollouts", HEADING), labelled(told)]
     return [*lines, indented(table)] if last else lines
 
 
@@ -3263,14 +3197,15 @@ def latest_text(found: Found, rollout_id: int) -> str:
     """`rollout_id 10 (step 11, the latest completed step)`, or where that step stands else."""
     run, step = found.run, rollout_id + 1
     current = run.step.current if run.step else None
-    resumed = rollout_id == run.resume_point  # the attempt goes on from what it left
+    under_way = current == step and rollout_id != run.resume_point  # not what it goes on from
+    completed = run.status == "completed" or found.has_result
     if run.asynchronous and current == step + 1:
         told = "whose training may not be over"
-    elif current == step and run.phase == "evaluate_rollouts" and not resumed:
+    elif under_way and run.phase == "evaluate_rollouts":
         told = "trained, and evaluated now"
-    elif current == step and not resumed and run.status != "completed" and not found.has_result:
+    elif under_way and not completed:
         told = "not completed" if run.ended else "not completed yet"
-    elif current is None or current >= step or run.status == "completed" or found.has_result:
+    elif completed or current is None or current >= step:
         told = "the latest completed step"
     else:
         told = "of an attempt before this one"
@@ -3286,19 +3221,19 @@ def _or_dash(number: float | None, form: str) -> str:
 
 def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
     """The Verdict block: the answer, where the eye is."""
-    level = LEVELS.get(judged.word, "warn")
+    style = STYLES.get(judged.word, WARN)
     blocker, logs = judged.blocker, judged.logs
     answer = verdict_text(found, judged)
     why: dict[str, RenderableType | None] = {
-        "ended by": styled(ended_by_text(found) if judged.word != "completed" else None, "bad"),
-        "blocker": styled(blocker_text(blocker, judged.now) if blocker else None, "bad"),
+        "ended by": styled(ended_by_text(found) if judged.word != "completed" else None, BAD),
+        "blocker": styled(blocker_text(blocker, judged.now) if blocker else None, BAD),
         "next": judged.next_step,
         "progress": counter_text(judged),
         "modal": hardware_text(found, answer),
         "logs": activity_text(logs, judged.now) if logs else None,
     }
-    answered = field(judged.word, styled(answer, level), level)
-    return [styled("Verdict", "heading"), answered, *labelled(why)]
+    answered = labelled({judged.word: styled(answer, style)}, style)
+    return [styled("Verdict", HEADING), answered, labelled(why)]
 
 
 def verdict_text(found: Found, judged: Judgement) -> str:
@@ -3314,7 +3249,7 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     idle = "as long as is known" if judged.idle is None else age_text(judged.idle)
     touched = "no sign of life known" if judged.idle is None else f"touched {idle} ago"
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
-    left += f"; {' and '.join(judged.diverged)} is not finite" if judged.diverged else ""
+    left += f"; {' and '.join(diverged(found))} is not finite" if diverged(found) else ""
     for_now = f" for {idle} now" if judged.idle is not None else ""
     state = {True: "live", False: "not live", None: "state unknown"}[found.live]
     alone = "" if judged.blocker or judged.gpus_idle else ", and this rests on silence alone"
@@ -3337,7 +3272,8 @@ def verdict_text(found: Found, judged: Judgement) -> str:
         usual = f", usually {duration_text(judged.pace.seconds)}" if judged.pace else ""
         no_step = f"no step for {age_text(judged.since_step or 0)}{usual}"
         return f"{where}; touched {idle} ago, but {no_step}"
-    why = f": {judged.why}" if judged.why else ""
+    cause = cause_of_end(run)
+    why = f": {cause}" if cause else ""
     if word == "retrying":
         ago = age_text(now - (run.attempt_failed_at or now))
         again = "the app is live, so Modal may start it again"
@@ -3463,39 +3399,54 @@ def runs_block(
         age = age_text(now - moment) if moment else "–"
         table.add_row(
             styled(run.run_id),
-            *([styled(word, LEVELS.get(word, "warn"))] if word else []),
+            *([styled(word, STYLES.get(word, WARN))] if word else []),
             styled(run.status or "unknown"),
             styled(run.phase or "unknown"),
             styled(step_text(run.step)),
             styled(f"{age} ago" if listed and moment else age),
             styled(run.app_id or "–"),
         )
-    lines = [styled(title, "heading"), indented(table)]
+    lines = [styled(title, HEADING), indented(table)]
     return [*lines, indented(styled(f"and {more} more", "dim"))] if more else lines
 
 
-# ---- For programs: the same facts as one object. README gives its schema.
+def new_console() -> Console:
+    """A console that takes text as it is. NO_COLOR and FORCE_COLOR are rich's to obey."""
+    from rich.console import Console
+
+    screen = is_screen(sys.stdout) or None
+    return Console(highlight=False, markup=False, emoji=False, force_terminal=screen)
+
+
+def open_console(*, fold: bool = True) -> Console:
+    """A console that wraps to a terminal's window, unless ids are to be copied, never a pipe."""
+    console = new_console()
+    if not fold or not is_screen(sys.stdout) or console.width < NARROW:
+        console.width = PIPE_WIDTH
+    return console
+
+
+def show(console: Console, lines: Iterable[RenderableType]) -> None:
+    """Print a block, without the spaces with which rich fills up a table's last column."""
+    with console.capture() as capture:
+        for line in lines:
+            console.print(line)
+    console.file.writelines(line.rstrip(" ") + "\n" for line in capture.get().splitlines())
+    console.file.flush()  # here, since rich itself would exit with status 1 on a closed pipe
+
+
+# ======================================================================================
+# JSON: the same facts as one object, for programs. README gives its schema.
+# ======================================================================================
 
 
 def report(
     found: Found, judged: Judgement, tail: tuple[list[str], str] | None
 ) -> dict[str, object]:
     """The object of --json; `tail` is the log command and its output."""
-    run, app, rollouts = found.run, found.app, found.rollouts
-    timings = run.timings
+    run, app, blocker, timings = found.run, found.app, judged.blocker, found.run.timings
     return {
-        "run": {
-            "id": run.run_id,
-            **picked(run, "framework", "status", "phase"),
-            "phase_seconds": judged.phase.lasted,
-            **picked(run, "waiting_for_gpu", "submitted", "step", "attempt", "resumed_from"),
-            **picked(run, "kind", "asynchronous", "batch_size"),
-            **picked(run, "created_at", "started_at"),
-            **picked(judged, "updated_at"),
-            **picked(run, "ended_at"),
-            "error": "\n".join(run.error) or None,
-            **picked(run, "reason", "model", "dataset", "wandb_ids"),
-        },
+        "run": run_object(run, judged),
         "app": {
             "id": run.app_id,
             "url": run.url,
@@ -3507,23 +3458,8 @@ def report(
         "pace_seconds": judged.pace.seconds if judged.pace else None,
         "eta_seconds": judged.eta,
         "timings": timings and {**asdict(timings), "phases": dict(timings.phases)},
-        "rollouts": {
-            "recorded": len(rollouts) if found.counted else None,
-            "latest_rollout_id": rollouts[-1].rollout_id if rollouts else None,
-            "complete": found.incomplete is None,
-            "last": [
-                {
-                    **picked(rollout, "rollout_id", "samples", "mean_reward", "seconds"),
-                    **picked(rollout, "created_at"),
-                    "error_summary": rollout.trouble,
-                }
-                for rollout in rollouts[-LAST_ROLLOUTS:]
-            ],
-        },
-        "metrics": {
-            metric.name: picked(metric, "value", "step", "at")
-            for metric in told_metrics(found.metrics)
-        },
+        "rollouts": rollouts_object(found),
+        "metrics": {m.name: picked(m, "value", "step", "at") for m in told_metrics(found.metrics)},
         "logs": tail and judged.logs and logs_object(*tail, judged.logs, judged.now),
         "modal": found.hardware
         and {
@@ -3534,11 +3470,41 @@ def report(
         "verdict": {
             "word": judged.word,
             "text": verdict_text(found, judged),
-            "blocker": judged.blocker
-            and picked(judged.blocker, "kind", "line", "count", "at", "first_at", "led_to"),
+            "blocker": blocker
+            and picked(blocker, "kind", "line", "count", "at", "first_at", "led_to"),
             "next": judged.next_step,
             "restart": judged.restart,
         },
+    }
+
+
+def run_object(run: Run, judged: Judgement) -> dict[str, object]:
+    """What the record holds."""
+    return {
+        "id": run.run_id,
+        **picked(run, "framework", "status", "phase"),
+        "phase_seconds": judged.phase.lasted,
+        **picked(run, "waiting_for_gpu", "submitted", "step", "attempt", "resumed_from"),
+        **picked(run, "kind", "asynchronous", "batch_size", "created_at", "started_at"),
+        "updated_at": iso(judged.updated_at),
+        "ended_at": iso(run.ended_at),
+        "error": "\n".join(run.error) or None,
+        **picked(run, "reason", "model", "dataset", "wandb_ids"),
+    }
+
+
+def rollouts_object(found: Found) -> dict[str, object]:
+    """How many rollouts there are, and the last of them."""
+    rollouts = found.rollouts
+    names = ("rollout_id", "samples", "mean_reward", "seconds", "created_at")
+    return {
+        "recorded": len(rollouts) if found.counted else None,
+        "latest_rollout_id": rollouts[-1].rollout_id if rollouts else None,
+        "complete": found.incomplete is None,
+        "last": [
+            {**picked(rollout, *names), "error_summary": rollout.trouble}
+            for rollout in rollouts[-LAST_ROLLOUTS:]
+        ],
     }
 
 
@@ -3582,35 +3548,7 @@ def iso(moment: EpochSeconds | None) -> str | None:
     """`2026-11-29T14:02:55Z`."""
     if moment is None:
         return None
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def new_console() -> Console:
-    """A console that takes text as it is. NO_COLOR and FORCE_COLOR are rich's to obey."""
-    from rich.console import Console
-
-    screen = is_screen(sys.stdout) or None
-    return Console(highlight=False, markup=False, emoji=False, force_terminal=screen)
-
-
-def open_console(*, fold: bool = True) -> Console:
-    """A console that wraps to a terminal's window, and never wraps or colours a pipe.
-
-    Lists don't `fold`: their ids are to be copied.
-    """
-    console = new_console()
-    if not fold or not is_screen(sys.stdout) or console.width < NARROW:
-        console.width = PIPE_WIDTH
-    return console
-
-
-def show(console: Console, lines: Iterable[RenderableType]) -> None:
-    """Print a block, without the spaces with which rich fills up a table's last column."""
-    with console.capture() as capture:
-        for line in lines:
-            console.print(line)
-    console.file.writelines(line.rstrip(" ") + "\n" for line in capture.get().splitlines())
-    console.file.flush()  # here, since rich itself would exit with status 1 on a closed pipe
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 # ======================================================================================
@@ -3881,10 +3819,9 @@ TAIL_DEFAULT, TAIL_LIMIT = 200, 20_000
 TIMEOUT_DEFAULT, TIMEOUT_LIMIT = 60.0, 86_400
 # Seconds between two looks of --watch, and between two of the line under the logs of --follow.
 INTERVAL_DEFAULT = 15.0
-# Log entries that are asked for where the cause of a failure may stand above the tail.
-LOOKED_BACK = 5_000
-# Pieces of a followed log, a line or some, that the verdict looks at.
-FOLLOWED = 5_000
+# Log entries that are asked for where the cause of a failure may stand above the tail, and pieces
+# of a followed log, a line or some, that the verdict looks at.
+LOOKED_BACK = FOLLOWED = 5_000
 # Seconds for which a look at the run may hold up the logs that are followed.
 GLANCE = 2.0
 ENDED_OTHERWISE = 5
@@ -3895,14 +3832,14 @@ class Arguments(argparse.Namespace):
 
     query: str | None
     tail: int
-    output: Literal["tail", "no_logs", "follow", "watch"]
+    output: Literal["tail", "no_logs", "follow", "watch"] = "tail"
     interval: Seconds
     limit: int
     hardware: bool
     json: bool
     env: str | None
     volume: str | None
-    timeout: Seconds
+    timeout: Seconds = TIMEOUT_DEFAULT
     show_secrets: bool = False
 
     @property
@@ -3913,7 +3850,8 @@ class Arguments(argparse.Namespace):
 
     def guard(self, text: str) -> str:
         """What every text passes before it is shown: credentials masked, and only then cut."""
-        return shortened(text if self.show_secrets else mask_secrets(text))
+        text = text if self.show_secrets else mask_secrets(text)
+        return text if len(text) <= FIELD_LIMIT else f"{text[:FIELD_LIMIT]}…"
 
     def guard_logs(self, lines: bytes) -> bytes:
         """The same for log output, which is never cut."""
@@ -3924,9 +3862,10 @@ class Arguments(argparse.Namespace):
         wanted = self.hardware or asks_modal(run, app, time.time())
         return await read_hardware(run, app, self.env) if wanted else None
 
-    def note(self, text: str) -> None:
-        """A line on stderr about what is no error."""
-        tell(f"note: {self.guard(text)}", dim=True)
+    def note(self, *texts: str) -> None:
+        """A line each on stderr about what is no error."""
+        for text in texts:
+            tell(f"note: {self.guard(text)}", dim=True)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -3965,15 +3904,11 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     output.add_argument("--watch", dest="output", action="store_const", const="watch")
     parser.add_argument("--interval", type=_within(float, 2, TIMEOUT_LIMIT), metavar="S")
     parser.add_argument("--limit", type=_within(int, 1, TAIL_LIMIT), metavar="N")
-    parser.add_argument("--hardware", action="store_true")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("-e", "--env", metavar="ENV")
     parser.add_argument("--volume", metavar="NAME")
-    parser.add_argument("--show-secrets", action="store_true")
-    parser.add_argument("--debug", action="store_true")
-    timeout = _within(float, 0.1, TIMEOUT_LIMIT)
-    parser.add_argument("--timeout", type=timeout, metavar="S", default=TIMEOUT_DEFAULT)
-    parser.set_defaults(output="tail")
+    for switch in ("--hardware", "--json", "--show-secrets", "--debug"):
+        parser.add_argument(switch, action="store_true")
+    parser.add_argument("--timeout", type=_within(float, 0.1, TIMEOUT_LIMIT), metavar="S")
     given = parser.parse_args(words, Arguments())
     if given.query is not None and not clean(given.query).strip():
         parser.error("RUN is empty, or can't be printed: give an id or a part of one")
@@ -4051,17 +3986,15 @@ def show_blocks(arguments: Arguments, found: Found, logs: Command | None) -> int
     out = open_console()
     show(out, progress_block(found, judge(found, time.time()), bar=out.width < PIPE_WIDTH))
     show(out, ["", *rollouts_block(found, out.width)])
-    failures = found.failures
-    output = b""
+    failures, output = found.failures, b""
     if logs:
         show(out, [""])
         found, output, failed = show_logs(arguments, found, logs, out)
         failures += failed
         if output and not output.endswith(b"\n"):
             sys.stdout.write("\n")
-    told = None
-    if output or (logs and found.run.app_id and not failures):
-        told = judge_logs(arguments, found, output)
+    were_read = output or (logs and found.run.app_id and not failures)
+    told = judge_logs(arguments, found, output) if were_read else None
     show(out, ["", *verdict_block(found, judge(found, time.time(), told))])
     return status_after(failures)
 
@@ -4084,15 +4017,13 @@ def show_object(arguments: Arguments, found: Found, logs: Command | None) -> int
 
 def judge_logs(arguments: Arguments, found: Found, output: bytes) -> Diagnosis:
     """What the tail tells, and where its failures may begin above it, what more entries do."""
-    tail = output.decode(errors="replace")
-    if arguments.output == "follow":
-        return diagnose(tail)
-    told = diagnose(tail, arguments.tail)
-    if not told.begins_above or arguments.tail >= LOOKED_BACK or found.run.app_id is None:
+    follow, app_id = arguments.output == "follow", found.run.app_id
+    told = diagnose(output.decode(errors="replace"), 0 if follow else arguments.tail)
+    if follow or not told.begins_above or arguments.tail >= LOOKED_BACK or app_id is None:
         return told
     logs = started_logs()
     try:
-        logs.ask(logs_words(arguments, found.run.app_id, tail=LOOKED_BACK))
+        logs.ask(logs_words(arguments, app_id, tail=LOOKED_BACK))
         with spinner("looking for the cause further back"):
             more = arguments.guard_logs(b"".join(logs.lines(arguments.timeout)))
     except ProgressError:  # the tail itself was read
@@ -4146,8 +4077,7 @@ def watch_list(arguments: Arguments) -> NoReturn:
                 if not said:
                     raise
                 failures = (str(error),)
-            for failure in failures:
-                arguments.note(failure)
+            arguments.note(*failures)
             now = time.time()
             if live:
                 live.update(Group(*runs_block(rows, more, now)), refresh=True)
@@ -4177,8 +4107,7 @@ def watch(arguments: Arguments, found: Found) -> int:
     out = new_console()
     said: tuple[object, ...] = ()
     was_over = False
-    for failure in found.failures:
-        arguments.note(failure)
+    arguments.note(*found.failures)
     with in_place(out) as live:
         while True:
             judged, run = judge(found, time.time()), found.run
@@ -4242,11 +4171,10 @@ def refreshed(arguments: Arguments, found: Found, patience: Seconds) -> Found:
     except ProgressError as error:
         arguments.note(str(error))
         return found
-    for failure in fresh.failures:
-        arguments.note(failure)
-    if not fresh.counted:
-        return replace(fresh, rollouts=found.rollouts, counted=found.counted)
-    return fresh
+    arguments.note(*fresh.failures)
+    if fresh.counted:
+        return fresh
+    return replace(fresh, rollouts=found.rollouts, counted=found.counted)
 
 
 def spinner(text: str) -> contextlib.AbstractContextManager[object]:
@@ -4261,24 +4189,20 @@ def spinner(text: str) -> contextlib.AbstractContextManager[object]:
 def show_logs(
     arguments: Arguments, found: Found, logs: Command, out: Console
 ) -> tuple[Found, bytes, tuple[str, ...]]:
-    """The Logs block: the log command's output as it comes, credentials masked.
-
-    The run as it stood when that ended, the output, and what failed.
-    """
+    """Pass the logs on as they come: the run as it stands then, what was shown, what failed."""
     run = found.run
     if run.app_id is None:
         why = "no app, and the run is over" if run.ended else "no app yet"
         why = "the app id is malformed" if run.app_id_malformed else why
-        show(out, [styled(f"Logs: none, {why}", "heading")])
+        show(out, [styled(f"Logs: none, {why}", HEADING)])
         return found, b"", ()
     follow = arguments.output == "follow" and found.live is not False
     words = logs_words(arguments, run.app_id, follow=follow)
     if arguments.output == "follow":
         logs.ask(words)
-        if not follow:
-            instead = "the app is not live: the end of its logs instead"
-            show(out, [indented(styled(instead, "warn"))])
-    show(out, [styled(f"Logs: modal {' '.join(words)}", "heading")])
+    if arguments.output == "follow" and not follow:
+        show(out, [indented(styled("the app is not live: the end of its logs instead", WARN))])
+    show(out, [styled(f"Logs: modal {' '.join(words)}", HEADING)])
     output: deque[bytes] = deque(maxlen=FOLLOWED if follow else None)
     below = BottomLine(arguments, found) if follow and is_screen(sys.stdout) else None
     failures: tuple[str, ...] = ()
@@ -4306,18 +4230,14 @@ ERASE_LINE = "\r\x1b[2K"
 
 
 class BottomLine:
-    """One line under the logs that are followed on a terminal: phase, step, ETA, sign of life.
-
-    Not rich's: the logs above it must stay byte for byte what they are.
-    """
+    """One line under the logs that are followed; rich's own would change the logs above it."""
 
     def __init__(self, arguments: Arguments, found: Found) -> None:
         """Begin with what was read."""
-        self._arguments = arguments
-        self._found = found
+        self._arguments, self._found = arguments, found
         self._looked = time.monotonic()
-        self._drawn = False
-        self._begun = False  # whether the last line of the logs is unfinished: nothing under it
+        # The latter, whether the last line of the logs is unfinished: nothing goes under it.
+        self._drawn = self._begun = False
 
     def around(self, lines: bytes) -> bytes:
         """The lines in the place of the bottom line, and that one under them again."""
