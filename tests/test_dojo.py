@@ -500,3 +500,69 @@ def again_from_scratch(server: LocalModal, parameters: dict[str, Any]) -> None:
 def test_an_attempt_from_scratch_has_nothing_of_the_one_before(shown: Shown, layout: str) -> None:
     assert shown.line("recorded") == "0"
     assert [shown.lines(label) for label in ("latest", "metrics", "timings", "pace")] == [[]] * 4
+
+
+def result_in_the_summary(server: LocalModal, parameters: dict[str, Any]) -> None:
+    turned_back(server, parameters)
+    files = server.volumes[NEW_VOLUME]
+    run_id = "done-dove-8293a4b5c6d7"
+    content = files.pop(f"train-results/{run_id}.json")
+    files.pop("train-results-summary/summary.json", None)
+    path, held = parameters["held"], content
+    if path == "summary":
+        held = json.dumps({"items": [{"training_run_id": run_id}]}).encode()
+    files[f"train-results-summary/{path}.json"] = held
+
+
+@pytest.mark.parametrize("layout", ["release"])
+@pytest.mark.parametrize("held", ["done-dove-8293a4b5c6d7", "summary"])
+@shows("done-dove", NO_LOGS, arrange=result_in_the_summary)
+def test_a_result_that_only_a_cache_tells_of_counts(shown: Shown, layout: str, held: str) -> None:
+    assert shown.lines("completed")
+
+
+@pytest.mark.parametrize("layout", ["release"])
+@shows("--json", arrange=replayed)
+def test_the_list_says_what_the_run_says_of_itself(shown: Shown, layout: str) -> None:
+    rows: list[dict[str, Any]] = json.loads(shown.out)
+    words = {row["id"].rpartition("-")[0]: row["verdict"] for row in rows}
+    assert words == {run: word for layout, run, word, _ in STANDING if layout == "release"}
+
+
+def an_unreadable_record(server: LocalModal, parameters: dict[str, Any]) -> None:
+    replayed(server, parameters)
+    files = server.volumes[NEW_VOLUME]
+    (path,) = [path for path in files if path.startswith("training-runs/rolling-raven")]
+    files[path] = files[path][:14]
+
+
+@pytest.mark.parametrize("layout", ["next"])
+@shows("--json", arrange=an_unreadable_record)
+def test_a_run_whose_record_cant_be_read_is_listed_from_its_own_row(
+    shown: Shown, layout: str
+) -> None:
+    assert shown.status == 1
+    assert "could not read training-runs/rolling-raven-281706f5e4d3.json: not JSON" in shown.err
+    rows: list[dict[str, Any]] = json.loads(shown.out)
+    (row,) = [row for row in rows if row["id"].startswith("rolling-raven")]
+    assert row["status"] == "running"
+
+
+def lost_rows(server: LocalModal, parameters: dict[str, Any]) -> None:
+    """The run's summary has collapsed to its first rows; its files are all there."""
+    replayed(server, parameters)
+    files = server.volumes[NEW_VOLUME]
+    path = "training-rollouts-summary/rolling-raven-3d4e5f607182/summary.json"
+    files[path] = json.dumps({"items": json.loads(files[path])["items"][:3]}).encode()
+    for name in files:
+        server.mtimes[name] = int(time.time()) - 60
+
+
+@pytest.mark.parametrize("layout", ["release"])
+@shows("rolling-raven", NO_LOGS, arrange=lost_rows)
+def test_lost_rows_do_not_make_a_healthy_run_slow(shown: Shown, layout: str) -> None:
+    assert shown.lines("running")
+    assert shown.line("recorded") == "7"
+    assert shown.line("note").startswith(
+        "figures are incomplete: the rollouts summary lacks rows up to rollout_id 6"
+    )

@@ -1200,6 +1200,7 @@ ROLLOUTS, ROLLOUT_SUMMARIES = "training-rollouts", "training-rollouts-summary"
 RUNS_SUMMARY = f"{RUN_SUMMARIES}/summary.json"
 ROLLOUTS_SUMMARY = f"{ROLLOUT_SUMMARIES}/summary.json"
 SUBSTEP_TIMING, METRIC_SERIES, RESULTS = "substep-timing", "metric-series", "train-results"
+RESULT_SUMMARIES = f"{RESULTS}-summary"
 # The first modal that looks an app up by its id and tells its state.
 LOOK_UP_BY_ID = (1, 6, 4)
 # What may be a run's id elsewhere though it is found in another run's: W&B's have 8 characters.
@@ -1272,9 +1273,13 @@ async def read_run(query: str, source: Source) -> Found:
         with contextlib.suppress(ReadError):
             again = await store.soon(_read_run(store, run.run_id, beside.updates), RUNS)
             run = replace(run, status=again.status, ended_at=again.ended_at, error=again.error)
-            has_result = has_result or await store.soon(_has_result(store, run.run_id), RESULTS)
+            has_result = has_result or await store.soon(_left_result(store, run.run_id), RESULTS)
     return Found(
-        run=replace(run, steps=parse_substep_timings(timings, run) or run.steps),
+        run=replace(
+            run,
+            steps=parse_substep_timings(timings, run) or run.steps,
+            submitted=run.submitted and not rollouts,
+        ),
         app=app,
         rollouts=rollouts,
         has_result=has_result,
@@ -1301,15 +1306,29 @@ async def refresh(found: Found, source: Source, doubtful: Callable[[Found], bool
     record = await _read_record(store, run_id)
     app_id = parse_run(record, run_id).app_id
     app_state = asyncio.create_task(_read_app(app_id, source.env))
+    result = asyncio.create_task(_has_result(store, run_id))
     run = parse_run(await _with_updates(store, run_id, record, updates), run_id)
     run = replace(run, steps=found.run.steps, asynchronous=found.run.asynchronous)
     run = step_borne_out(run, found.rollouts) if found.counted else run
     app = await _await_app(store, app_state)
-    fresh = replace(found, run=run, app=app, hardware=None, failures=tuple(store.failures))
-    moved = (run.step, run.status, fresh.live) != (found.run.step, found.run.status, found.live)
-    if moved or run.step is None or found.failures or doubtful(fresh):
+    has_result = await store.noted(result)
+    failures = tuple(store.failures)
+    fresh = replace(
+        found, run=run, app=app, has_result=has_result, hardware=None, failures=failures
+    )
+    if _moved(found, fresh) or run.step is None or found.failures or doubtful(fresh):
         return await read_run(run_id.casefold(), source)
     return fresh
+
+
+def _moved(before: Found, now: Found) -> bool:
+    """Whether what else is read of the run may have changed."""
+
+    def standing(found: Found) -> tuple[object, ...]:
+        run = found.run
+        return run.step, run.status, run.attempt, run.app_id, found.live, found.has_result
+
+    return standing(before) != standing(now)
 
 
 async def read_runs(source: Source, limit: int) -> tuple[tuple[Found, ...], int, tuple[str, ...]]:
@@ -1327,14 +1346,16 @@ async def read_runs(source: Source, limit: int) -> tuple[tuple[Found, ...], int,
 
     async def standing(run: Run) -> Found:
         store, app, has_result = index.homes[run.run_id], None, None
-        if run.status == "running" and run.app_id:
+        if run.status == "running":
+            has_result = await store.noted(_has_result(store, run.run_id))
+        if run.app_id and (run.status == "running" or run.attempt_failed_at):
             try:
                 async with asyncio.timeout_at(until), turn:
                     app = await _read_app(run.app_id, source.env)
             except TimeoutError:
                 app = LATE_APP
-        if app and app.live is False:
-            has_result = await store.noted(_has_result(store, run.run_id))
+        if app and app.live is False and has_result is False:
+            has_result = await store.noted(_left_result(store, run.run_id))
         return Found(run, app, (), has_result, stale=None, failures=())
 
     found = await asyncio.gather(*map(standing, runs))
@@ -1399,12 +1420,23 @@ async def _read_record(store: Store, run_id: str) -> object:
     return record
 
 
-async def _has_result(store: Store, run_id: str) -> bool:
+async def _has_result(store: Store, run_id: str, folder: str = RESULTS) -> bool:
     try:
-        await store.fetch(f"{RESULTS}/{run_id}.json")
+        await store.fetch(f"{folder}/{run_id}.json")
     except BadFileError:
         return False
     return True
+
+
+async def _left_result(store: Store, run_id: str) -> bool:
+    """Whether any of the files tells of a result: the caches may, where its own was lost."""
+    if await _has_result(store, run_id) or await _has_result(store, run_id, RESULT_SUMMARIES):
+        return True
+    try:
+        rows = parse_rows(await store.read(f"{RESULT_SUMMARIES}/summary.json"))
+    except BadFileError:
+        return False
+    return any(row.run_id == run_id for row in rows)
 
 
 async def _read_run(store: Store, run_id: str, updates: Awaitable[dict[str, int]]) -> Run:
@@ -1559,9 +1591,12 @@ async def _read_candidates(run_ids: Sequence[str], index: Index) -> tuple[Run, .
     updates = {store: asyncio.create_task(_updates_of(store)) for store in index.stores}
 
     async def candidate(run_id: str) -> Run:
-        store, row = index.homes[run_id], index.rows.get(run_id)
-        run = await store.noted(_read_run(store, run_id, updates[store]))
-        return run or parse_run(row.record if row else None, run_id)
+        store = index.homes[run_id]
+        try:
+            return await _read_run(store, run_id, updates[store])
+        except ReadError as error:
+            store.failures.append(str(error))
+            return parse_run(await _read_stand_in(store, run_id, index), run_id)
 
     return tuple(await asyncio.gather(*map(candidate, run_ids)))
 
@@ -1614,13 +1649,16 @@ async def _read_rollouts(
         rows, why = await _rows_in(shared or store.fetch(ROLLOUTS_SUMMARY), store, run.run_id)
         rollouts = kept(run, _in_order([*rows, *own]))
         lack = _lack(rollouts, run)
-        if (unreadable or why) and (lack or not rollouts):
-            lack = f"the rollouts summary can't be read: {unreadable or why}"
+        why = unreadable or (None if own else why)
+        if why and (lack or not rollouts):
+            lack = f"the rollouts summary can't be read: {why}"
     if lack is None:
         return rollouts, True, None
     names = await store.noted(store.written(ROLLOUTS))
-    filed = [Rollout(i, at) for i, (_, at) in rollout_files(names or {}, run.run_id).items()]
-    known = [Rollout(rollout.rollout_id) for rollout in kept(run, filed)]
+    # When they were written stands in for when they were made; the record has heard of each.
+    latest = run.last_sign or math.inf
+    files = rollout_files(names or {}, run.run_id).items()
+    known = list(kept(run, (Rollout(number, min(at, latest)) for number, (_, at) in files)))
     known += [run.latest_rollout] if run.latest_rollout else []
     return _in_order([*known, *rollouts]), names is not None or bool(rollouts), lack
 
@@ -2745,7 +2783,8 @@ def _word(found: Found, judged: Judgement) -> str:
     late = max(SLOW_PACES * judged.pace.seconds, STUCK_AFTER) if judged.pace else None
     no_step = late is not None and judged.since_step is not None and judged.since_step > late
     begun = run.begun or bool(found.rollouts)
-    queued = run.app_id is None and not run.app_id_malformed and not run.ended and not begun
+    no_app = run.app_id is None and not run.app_id_malformed
+    queued = no_app and run.status is not None and not run.ended and not begun
     waited = judged.now - (run.created_at or run.started_at or judged.now)
     failed_at = run.attempt_failed_at if run.status == "failed" and live else None
     # A record may be silent for long while the log is not.
@@ -2772,7 +2811,10 @@ def _word(found: Found, judged: Judgement) -> str:
 
 def _lacks_container(hardware: Hardware | None) -> bool:
     """Whether no container runs, though an input waits, or may wait, for one."""
-    return hardware is not None and hardware.containers == 0 and hardware.waiting_inputs != 0
+    if hardware is None or hardware.waiting_inputs == 0:
+        return False
+    running = hardware.function_containers
+    return (hardware.containers if running is None else running) == 0
 
 
 def _is_crash_loop(blocker: Blocker, run: Run, hardware: Hardware) -> bool:
@@ -2811,10 +2853,10 @@ def _is_stuck(judged: Judgement) -> bool:
 _START = r"(?:(?<![\w-])|(?<=\dm)|(?<=\[m))"
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
 _TOKEN = re.compile(
-    rf"{_START}(?P<before>(?i:bearer)\s+{_COLOUR}(?=[\w.~+/=-]*\d))?"
+    rf"{_START}(?P<before>(?i:bearer|basic)\s+{_COLOUR}(?=[\w.~+/=-]*\d))?"
     r"(?P<token>(?(before)[\w.~+/=-]{16,}"
     r"|(?:(?:ak|as|wk|ws)-[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}"
-    r"|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abp]-[\w-]{16,}"
+    r"|AIza[\w-]{30,}|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abp]-[\w-]{16,}"
     r"|eyJ[\w-]{8,}+\.[\w-]*+\.[\w-]{16,}+(?:\.[\w-]++)*+)))",  # a JWT: 3 parts, or 5
     re.ASCII,
 )
@@ -2827,6 +2869,7 @@ _NAME = (
 # As in a shell, JSON or Python, as a flag, and in Megatron's list of arguments.
 _ASSIGNED = re.compile(
     rf"(?P<before>{_NAME}(?:\\{{0,3}}[\"']?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR}"
+    r"(?:b(?=[\"']))?"
     rf"|\s\.{{3,}}\s|\\{{0,3}}[\"'],\s*(?=\\{{0,3}}[\"']))"
     rf"|(?:(?<![\w-])--[\w-]{{0,30}}?{_NAME}|\bwandb login)\s+(?=[\w.+-]*\d)(?!-|\S*/))"
     r"(?:(?P<quote>\\{0,3}[\"'])(?P<quoted>[^\s\"'\\\x1b]{16,}+)(?=(?P=quote))"
@@ -2837,7 +2880,7 @@ _IN_URL = re.compile(r"(?P<before>://[\w.%+~-]*:)(?P<token>[^\s/@:]{8,}+)(?=@)")
 _TRACES = (
     "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_",
     "github_pat_", "glpat-", "xox", "bearer", "key", "secret", "password", "_token", "-token",
-    "login", "://", "eyj",
+    "login", "://", "eyj", "aiza", "basic",
 )  # fmt: skip
 _CODE_OR_PATH = re.compile(
     r"[(\[]|os\.environ|^-?\d+\.\d+$|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
