@@ -157,10 +157,102 @@ def test_tracebacks_of_two_writers_that_alternate_are_told_apart() -> None:
         ("wandb: ERROR Error while calling W&B API: 502 Bad Gateway",) * 5,
         ("trajectory 8 failed: TimeoutError('x'); returning reward=0 masked sample",),
         ("grading failed, returning error to the model", *FRAMES, "ValueError: x"),
+        ("WARNING judge.py:3 - Traceback (most recent call last):", *FRAMES[1:], "KeyError: 'x'"),
+        (FRAMES[0], '  File "/workspace/solution.py", line 1, in f', "EOFError: no line"),
+        ("{'train_runtime': 30.1}", "(EngineCore pid=3) ERROR: engine core died unexpectedly"),
+        ('{"level": "info", "event": "sample", "text": "Traceback: KeyError: 1"}',),
     ],
 )
 def test_data_and_what_says_that_it_ends_nothing_are_no_failure(lines: tuple[str, ...]) -> None:
     assert blocker_of("(Trainer pid=1) step:12 - loss:0.1", *lines) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "told", "kind"),
+    [
+        (
+            (
+                *FRAMES,
+                "pydantic_core.ValidationError: 1 validation error for C",
+                "  Value error, 28 heads",
+            ),
+            "pydantic_core.ValidationError: 1 validation error for C Value error, 28 heads",
+            "config",
+        ),
+        (
+            (
+                *FRAMES,
+                "RuntimeError: Build failed. Output:",
+                "[1/3] nvcc -c a.cu",
+                "sh: 1: nvcc: not found",
+            ),
+            "RuntimeError: Build failed. Output: sh: 1: nvcc: not found",
+            "config",
+        ),
+        (
+            (
+                *FRAMES,
+                "OSError: failed, see the output:",
+                "cc1: fatal error: x.h: gone",
+                "compilation over",
+            ),
+            "OSError: failed, see the output: cc1: fatal error: x.h: gone",
+            "traceback",
+        ),
+    ],
+)
+def test_an_exception_is_told_with_the_lines_that_it_goes_on_with(
+    lines: tuple[str, ...], told: str, kind: str
+) -> None:
+    blocker = blocker_of(*lines, apart=0)
+    assert blocker is not None
+    assert (blocker.line, blocker.kind) == (told, kind)
+
+
+def test_of_a_record_in_json_message_level_and_error_are_read() -> None:
+    record = '{"ts": 1, "level": "error", "event": "save", "error": "No space left on device"}'
+    blocker = blocker_of(record)
+    assert blocker is not None
+    assert (blocker.line, blocker.kind) == ("save: No space left on device {}", "disk_full")
+    assert blocker_of(record.replace("error", "info", 1)) is None
+    assert tool.diagnose(tail('{"step": 4, "loss": 0.1}')).alive_at is not None
+
+
+GRADED = (FRAMES[0], '  File "/root/reward.py", line 3, in f', "KeyError: 'x'")
+
+
+def test_a_graders_exception_blocks_once_it_is_quiet_or_another_process_passes_it_on() -> None:
+    step = "(Trainer pid=1) step:12 - loss:0.1"
+    assert blocker_of(step, *GRADED, "working") is None
+    assert blocker_of(step, *GRADED, "working", apart=200) is not None
+    assert blocker_of(step, *GRADED, "Runner failed with exit code: 1") is not None
+    passed_on = "(A pid=2) ray.exceptions.RayTaskError(KeyError): ray::f() (pid=3)"
+    told = blocker_of(step, *GRADED, passed_on)
+    assert told is not None
+    assert told.line == "KeyError: 'x'"
+    outermost = GRADED[1].replace("in f", "in <module>")
+    assert blocker_of(step, GRADED[0], outermost, GRADED[2]) is not None
+
+
+def test_what_only_loads_undoes_nothing_of_another_process() -> None:
+    failed = tuple(f"[serve] {line}" for line in (*FRAMES, "Exception: no such tokenizer"))
+    assert blocker_of(*failed, "[train] Loading shards: 100%|██| 2/2 [00:01<00:00]") is not None
+
+
+def test_a_warning_of_the_driver_explains_what_follows_from_it() -> None:
+    warning = "/x/cuda.py:182: UserWarning: Error 804: forward compatibility was attempted"
+    caused = blocker_of(warning, *FRAMES, "RuntimeError: no device")
+    assert caused is not None
+    assert caused.kind == "config"
+    assert blocker_of(warning) is None
+
+
+def test_what_a_process_mentioned_before_it_ended_is_what_it_ended_of() -> None:
+    mentioned = "Key 'foo' is not in struct"
+    assert blocker_of(mentioned) is None
+    ended = blocker_of(mentioned, "Runner failed with exit code: 1")
+    assert ended is not None
+    assert ended.line == mentioned
 
 
 def refusals(numbers: Iterable[int]) -> list[str]:
@@ -175,7 +267,10 @@ def refusals(numbers: Iterable[int]) -> list[str]:
 def test_retries_are_a_blocker_once_they_last() -> None:
     assert blocker_of(*refusals([1])) is None
     assert blocker_of(*refusals([1, 2, 3])) is None
-    assert blocker_of(*refusals([1, 2, 3]), apart=40) is not None
+    step = "(Trainer pid=1) step:12 - loss:0.1"
+    assert blocker_of(step, *refusals([1, 2, 3]), apart=40) is not None
+    assert blocker_of(*refusals([1, 2, 3]), apart=40) is None  # all may still be starting
+    assert blocker_of(*refusals([1, 2, 3]), apart=100) is not None
     last = blocker_of(*refusals([58]))
     assert last is not None
     assert last.kind == "network"

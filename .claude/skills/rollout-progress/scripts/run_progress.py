@@ -1739,7 +1739,7 @@ async def _read_app(app_id: str | None, env: str | None) -> App | None:
 
 # Characters of a log line that are judged: far above any message, far below a printed batch.
 LOG_LINE_LIMIT = 4_000
-Side: TypeAlias = Literal["rollout", "training", "both"]
+Side: TypeAlias = Literal["rollout", "training", "both", "own"]
 CHANGE = "only after a change"
 
 
@@ -1767,18 +1767,17 @@ KINDS = (
     Kind("preempted", "fault", "helps",
         "Modal starts it again by itself, which helps: watch that it resumes from a checkpoint",
         "interrupted due to worker preemption"),
-    Kind("timeout", "fault", None,
-        "raise the Modal function's timeout, then go on from the last checkpoint",
+    Kind("timeout", "fault", None, "raise the Modal function's timeout, go on from a checkpoint",
         "hit its timeout of; functiontimeouterror"),
-    Kind("shm_full", "fault", None,
-        "give the container more shared memory, or use fewer data loader workers",
+    Kind("shm_full", "fault", None, "more shared memory for it, or fewer data loader workers",
         r"""insufficient shared memory; out of shared memory; unexpected bus error;
         /shm ~ /shm.{0,100}(?:no space left|error)|(?:failed|error).{0,60}/shm"""),
     Kind("host_oom", "fault", None, "ask for more memory, or hold less in it; then start it again",
         r"""memory on the node ~ memory on the node .{0,200}exceed; node running low on memory;
         due to memory pressure; runner ran out of memory; oom-kill; oomkilled; bad_alloc;
-        out of memory: killed; memoryerror ~ ^memoryerror\b; cannot allocate memory;
-        defaultcpuallocator; ray.exceptions.outofmemoryerror"""),
+        out of memory: killed; ray.exceptions.outofmemoryerror"""),
+    Kind("host_oom", "error", None, "ask for more memory, or hold less in it; then start it again",
+        r"memoryerror ~ ^memoryerror\b; cannot allocate memory; defaultcpuallocator"),
     Kind("cuda_oom", "error", CHANGE,
         "start it again only with fewer tokens a GPU, a smaller micro batch or more GPUs",
         r"""cuda out of memory; hip out of memory; outofmemoryerror; cuda_error_out_of_memory;
@@ -1786,93 +1785,89 @@ KINDS = (
         failed to cuda calloc; increase --mem-fraction; memory for the cache blocks;
         cudaerror error:; no cache blocks; stored in kv cache; kv cache memory;
         less than desired gpu memory"""),
-    Kind("disk_full", "error", CHANGE,
-        "free or enlarge the disk for checkpoints and caches before you start it again",
+    Kind("disk_full", "error", CHANGE, "free or enlarge the disk before you start it again",
         """no space left on device; disk quota exceeded; outofdiskerror; disk is full; enospc;
         pytorchstreamwriter failed"""),
-    Kind("gpu_fault", "fault", "helps",
-        "the GPU failed: starting again helps, since that takes another one",
+    Kind("gpu_fault", "fault", "helps", "starting again helps: it takes another GPU than this one",
         r"""ecc error; xid ~ \bxid\b.{0,20}\d; fallen off the bus; illegal memory access;
         an illegal instruction; misaligned address; unspecified launch failure; gpu is lost;
-        device lost; failed to launch on the gpu; _status_execution_failed; nvlink error"""),
-    Kind("nccl_timeout", "fault", None,
-        "one rank is lost or slow: find the first that fails, then start it again",
+        device lost; failed to launch on the gpu; no cuda-capable device; busy or unavailable;
+        system not yet initialized; device-side assert; _status_execution_failed; nvlink error"""),
+    Kind("config", "fault", CHANGE, "start it again only with an image that fits the GPU's driver",
+        r"""error 80[34]: ~ error 80[34]\b; forward compatibility was attempted; no kernel image;
+        driver version is insufficient; nvidia driver on your system is too old;
+        unsupported toolchain; found no nvidia driver; not compatible with the current pytorch"""),
+    Kind("nccl_timeout", "fault", None, "one rank is lost or slow: find the first that fails",
         r"""watchdog caught collective operation timeout; seconds waiting for clients;
         wait timeout after; heartbeat monitor timed out; watchdog got stuck; got completion;
         vendor err; nccl ~ \bnccl\b.{0,80}\btimed out\b;
         rendezvous ~ rendezvous\w{0,20}error|rendezvous.{0,60}timed out;
-        collective|barrier|tcpstore ~
-        (?:collective|barrier|tcpstore)\b.{0,80}\btime(?:d )?out\b"""),
+        collective|barrier|tcpstore ~ (?:collective|barrier|tcpstore)\b.{0,80}\btime(?:d
+        )?out\b"""),
     Kind("actor_died", "fault", None, None,
         r"""actordiederror; actorunavailableerror; workercrashederror; nodediederror; marked dead;
         worker died or was; connect to gcs; gcs ~ \bgcs\b.{0,60}(?:not reach|fail|lost|dead|died);
         is dead|died ~
         (?:actor|node|raylet|scheduler|engine\w*|detokenizer)\b.{0,60}(?:dead|died)"""),
-    Kind("hang", "fault", None,
-        "what it waits for does not answer: look at the log of that engine or server",
-        r"""watchdog time; not up yet; still waiting; for recv operation; for send operation;
-        rpc call to ~ rpc call to \w{1,60} timed out; memory broadcast block;
+    Kind("hang", "fault", None, "what it waits for does not answer: look at that server's log",
+        r"""watchdog time; timeout check failed; not up yet; still waiting; for recv operation;
+        for send operation; rpc call to ~ rpc call to \w{1,60} timed out; memory broadcast block;
         couldn't get a response; out waiting ~ \btimed? ?out waiting (?:for|on)\b;
-        server|engine|worker ~
-        (?:server|engine|worker)s?\b.{0,60}(?:did not|didn't|failed to|never) (?:start|co|be)"""),
-    Kind("killed", "fault", "helps",
-        "starting again helps, but after signal 9 the host's memory is the usual reason: watch it",
-        r"""sigkill; sigsegv; sigbus; segmentation fault; bus error; terminated abruptly;
+        server|engine|worker ~ (?:server|engine|worker)s?\b.{0,60}(?:did not|didn't|failed
+        to|never) (?:start|co|be)"""),
+    Kind("killed", "fault", "helps", "starting again helps, but watch memory if it was signal 9",
+        r"""sigkill; sigsegv; sigbus; segmentation fault; segfault; bus error; terminated abruptly;
         signal: killed; signal ~ \bsignal (?:9|11)\b; killed ~ ^killed\s*$|\d\s{1,9}killed\b;
-        exit|return ~
-        \b(?:exit|return)(?:ed)? ?(?:with )?(?:code|status)?[\s:=(]*(?:-(?:9|11|7)|13[579])\b"""),
-    Kind("nan", "error", None,
-        "look which figure went first in the steps before: a lower rate, or that batch left out",
+        exit|return ~ \b(?:exit|return)(?:ed)? ?(?:with
+        )?(?:code|status)?[\s:=(]*(?:-(?:9|11|7)|13[579])\b"""),
+    Kind("nan", "error", None, "look which figure went first: a lower rate, or no such batch",
         r"""found inf; non-finite; loss scale already at minimum;
         nan ~ (?:found|detected) nan\b|\bnan (?:or inf )?(?:found|detected|loss|in)\b|
         (?:loss|grad|norm|logits?|rewards?) (?:is|are|was|became|contains?) nan"""),
-    Kind("resources", "error", None,
-        "ask for less, or for what a node has of GPUs, CPUs and memory",
-        r"""no available node types; cannot be scheduled; infeasible; insufficient resources;
-        less than total desired; create placement group;
+    Kind("resources", "error", None, "ask for less, or for what a node has of GPUs and memory",
+        r"""no available node types; cannot be scheduled; infeasible; gpu capacity;
+        insufficient resources; less than total desired; create placement group;
         placement group ~ group.{0,80}(?:timed out|timeout|not ready)"""),
-    Kind("quota", "request", CHANGE,
-        "neither waiting nor starting again helps: raise the account's limit, or take another",
+    Kind("quota", "request", CHANGE, "neither waiting nor a new start helps: raise the limit",
         """insufficient_quota; exceeded your current quota; spend limit; spending limit;
         billing hard limit; credit balance; payment required; insufficient credit"""),
     Kind("rate_limited", "request", None, "wait, or use a token or a mirror with a higher limit",
         rf"""too many requests; toomanyrequests; ratelimiterror; rate limit reached;
         rate limit exceeded; 429 ~ \b429 client error|{_status("429")}"""),
-    Kind("auth", "request", CHANGE,
-        "start it again once the container has a valid token that may read what is asked for",
+    Kind("auth", "request", CHANGE, "start it again once it has a valid token that may read that",
         rf"""401|403 ~ \b40[13] (?:client error|unauthorized|forbidden)|{_status("40[13]")};
         unauthorized ~ \bunauthorized\b(?! [\w ]{{1,60}}[:=] ?\d); access gated repo;
         gatedrepoerror; gated repo for;
         invalid ~ invalid (?!eos|bos|pad|unk|stop)(?:\w+ )?token\b(?! id| type); invalid api key;
         incorrect api key; api key must; proxy authorization; authenticationerror; accessdenied;
-        access denied; permission_denied; permissiondenied; no auth credentials; forbidden;
-        unable to locate credentials; permission ~ permission\b.{{0,60}}denied;
-        does not have ~ does not have \S{{1,60}} access; expiredtoken; invalidclienttoken;
-        invalid_api_key"""),
-    Kind("server_error", "request", None,
-        "the server that it asks fails or has no worker left: look at that one's log",
+        access denied; permission_denied; permissiondenied; no auth credentials;
+        forbidden ~ \bforbidden\b; unable to locate credentials;
+        permission ~ permission\b.{{0,60}}denied; does not have ~ does not have \S{{1,60}} access;
+        expiredtoken; invalidclienttoken; invalid_api_key; api_key not configured; no api key"""),
+    Kind("server_error", "request", None, "the server that it asks fails: look at that one's log",
         rf"""500|502|503|504 ~ \b50[0234] (?:server error|bad gateway)|{_status("50[0234]")};
         internal server error; service unavailable; bad gateway; gateway timeout;
         no available workers; no_available_workers; overloaded; http error"""),
-    Kind("network", "request", "helps",
-        "check that what it calls is up and can be reached; then starting again helps",
+    Kind("network", "request", "helps", "look that what it calls is up; then starting again helps",
         """connection refused; connection reset; connection aborted; connection attempts failed;
         establish a new connection; failed to resolve; name resolution; name or service not known;
         no route to host; network is unreachable; server disconnected; couldn't connect;
-        can't be reached; cannot connect to host; max retries exceeded; read timed out;
-        readtimeout; connecttimeout; connecterror; connectionerror; remoteprotocolerror;
-        incompleteread; heartbeat attempt failed; request error; request timed out; apitimeout;
-        connection broken; remote end closed; remotedisconnected"""),
-    Kind("missing", "error", CHANGE,
-        "name what there is, a path, repository, revision or package, before you start it again",
+        can't be reached; cannot connect to host; max retries exceeded; read timed out; readtimeout;
+        connecttimeout; connecterror; connectionerror; remoteprotocolerror; incompleteread;
+        heartbeat attempt failed; request error; request timed out; apitimeout; connection broken;
+        connection closed by; remote end closed; remotedisconnected"""),
+    Kind("missing", "error", CHANGE, "name what there is before you start it again",
         r"""filenotfounderror; no such file or directory; modulenotfounderror; notfounderror;
         not a valid model identifier; no module named; 404 client error; does not exist;
-        not found ~ (?:file|path|revision|dataset|model|checkpoint)s?\b.{0,60} not found"""),
+        not found ~ (?:file|path|revision|dataset|model|checkpoint)s?\b.{0,60} not found|^\S{0,9}sh:
+        .{0,80}: (?:command )?not found; no matching distribution; could not find a version; can't
+        load tokenizer; can't load the"""),
     Kind("config", "error", CHANGE, "the settings do not fit: start it again only after a change",
         """divisible; out of resource:; roles must alternate; jinja2.exceptions; chat template;
-        chat_template; backendcompilerfailed; error building extension; build stopped;
-        build failed; cuda_home; undefined symbol; size mismatch; unrecognized arguments;
-        validationerror"""),
+        chat_template; backendcompilerfailed; error building extension; build stopped; build failed;
+        cuda_home; undefined symbol; size mismatch; unrecognized arguments; validationerror;
+        find c compiler; address already in use; could not override; .py: error: ; is not in struct;
+        does not recognize this architecture; mandatory value"""),
     Kind("traceback", "error", None, None,
         "check failed:; assertion `; double free or; corrupted size; free():"),
 )  # fmt: skip
@@ -1885,8 +1880,8 @@ def _listed(words: str) -> tuple[str, ...]:
 
 # Numbers that tell of a failure, and words of what else fails.
 NUMBERS = ("401", "403", "404", "429", "500", "502", "503", "504")
-TRACES = _listed("""error; exception; interrupt; exit; retr; attempt; fail; fatal; kill; died;
-    timed out; timeout; connect; expired:; closed:; backing off; (try""")
+TRACES = _listed("""error; exception; interrupt; exit; retr; attempt; fail; fatal; kill; died; timed
+    out; timeout; connect; expired:; closed:; backing off; (try""")
 # What only passes on what another process or line tells, or how a process ends after it.
 ECHO = re.compile(
     r"(?:[\w.]{0,200}\.)?(?:(?:actordied|actorunavailable|raytask|childfailed|calledprocess|eof"
@@ -1895,27 +1890,29 @@ ECHO = re.compile(
 )
 ECHOES = _listed("""sigabrt; error: aborted; terminate called; sigterm; sigquit; root cause above;
     (above); connection closed by; tcpstore server has shut; recvvalue failed; socket recv failed;
-    remote process exited; child failed; nccl error in; exited unexpectedly;
-    terminated unexpectedly; worker died or was; relevant logs; is dead because; closing signal;
-    core dumped""")
+    remote process exited; child failed; nccl error in; exited unexpectedly; terminated
+    unexpectedly; worker died or was; relevant logs; is dead because; closing signal; core
+    dumped""")
 RETRY = _listed("""retrying; will retry; not up yet; no available node types; attempt failed;
-    backing off; cannot be scheduled; still waiting; health check failed""")
+    backing off; cannot be scheduled; still waiting; health check failed; thrown while
+    requesting""")
 ATTEMPT = re.compile(
-    r"(?:\b(?:attempt|retry|try)[ :=#]+|\((?=\d{1,4}/\d{1,4}\)))"
+    r"(?:\b(?:attempt|retry|try)[ \":=#]+|\((?=\d{1,4}/\d{1,4}\)))"
     r"(\d{1,9})(?: ?(?:/|of) ?(\d{1,9}))?"
 )
 # What says itself that it goes on without, and whose death is that of code that is tried out.
-HANDLED = _listed("""returning reward; returning zero; returning 0; returned to model; masked;
-    skipping; skipped; ignoring; ignored; ignore import error; may not be an; non-critical;
-    harmless; fallback; fall back; falling back; continuing; not be exported; returning error;
-    returning an error; restarting; using default; trying to resume; killing actor""")
+HANDLED = _listed("""returning reward; returning zero; returning 0; returned to model; returned to
+    the model; masked; skipping; skipped; ignoring; ignored; ignore import error; may not be an;
+    non-critical; harmless; fallback; fall back; falling back; continuing; not be exported;
+    returning error; returning an error; restarting; using default; trying to resume; killing actor;
+    scoring; score=0; score 0; scored 0; reward=0; reward 0; resubmit""")
 TRIED_OUT = _listed("sandbox; agent; time limit; test case; testcase; submission; repro.py")
-SUCCESS = _listed("""successfully restarted; fired up and ready; startup complete; reconnected;
-    back online; server is ready; engine is ready; is healthy; resolved after; recovered;
-    succeeded after; succeeded on; resuming from; resumed from; " 20; added worker""")
+SUCCESS = _listed("""successfully restarted; fired up and ready; startup complete; reconnected; back
+    online; server is ready; engine is ready; is healthy; resolved after; recovered; succeeded
+    after; succeeded on; resuming from; resumed from; " 20; added worker""")
 SIDES: dict[Side, tuple[str, ...]] = {
-    "rollout": _listed("""rollout; sglang; llm; engine; agent; reward; rm_fn; judge; sandbox;
-        router; generat; eval; sampl; prompt; perf; decode"""),
+    "rollout": _listed("""rollout; sglang; llm; engine; serve; infer; agent; reward; rm_fn; judge;
+        sandbox; router; generat; eval; sampl; prompt; perf; decode"""),
     "training": _listed("""megatron; fsdp; train; actormodel; critic; policy; learner; optimizer;
         iteration; checkpoint; timer"""),
 }
@@ -1924,8 +1921,11 @@ STAMPED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* "
 MOVED_UP = re.compile(rb"(?:\A|\n)(%b)\x1b\[1A(?:\r(?:%b)?|(?=\n))" % (STAMPED, STAMPED))
 BLANK = re.compile(rb"(?:%b)?\s*" % STAMPED)
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) ?")
-# Ray's prefixes and torchrun's, which tell the process.
-WRITER = re.compile(r"(?:\([A-Za-z_][^()\s]*(?: [^()]*)?\) ?|\[[Rr]ank ?\d+\]: ?)+")
+# Ray's prefixes, torchrun's and a launcher's, which tell the process.
+WRITER = re.compile(
+    r"(?:\([A-Za-z_][^()\s]*(?: [^()]*)?\) ?|\[[Rr]ank ?\d+\]: ?|\[(?!(?:prompt|response|score|step"
+    r"|ground_truth|rollout|info|debug|warn|warning|error|critical|fatal)\])[a-z][a-z_-]+\] )+"
+)
 # What loggers write before a message: times, levels, files, ranks, NCCL's node:pid:tid.
 HEAD = re.compile(
     r"(?:\[(?!(?i:prompt|response|score|ground_truth|rollout|step)\b)[^\]]*\]:?\s*(?:\(\w+\) )?"
@@ -1934,6 +1934,12 @@ HEAD = re.compile(
     r"|[\w/-]*\.[\w./-]+(?::[\w<>]+)?:\d+\]?\s*[-:]*\s+|[A-Za-z_]\w*(?:\.\w+)+ - |(?:-+|>>) "
     r"|(?:INFO|DEBUG|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL|SUCCESS)\b[\s:|-]*(?:\w+:(?=\S))?)*"
 )
+# Where records of JSON tell their level, message and time; the figures of a step.
+LEVEL_FIELDS = ("level", "severity", "levelname", "lvl", "log_level")
+MESSAGE_FIELDS = ("message", "msg", "event", "error", "err", "reason", "exception", "exc_info")
+TIME_FIELDS = ("ts", "time", "asctime", "@timestamp")
+FIGURE = re.compile(r"loss|reward|grad_norm|entropy")
+LOGGED = re.compile(r"\d\d:\d\d|[A-Z]{4}")
 MILD = re.compile(r"\b(?:INFO|DEBUG|WARN|WARNING)\b|(?:^|\[|\d )[IW]\d* \d")
 SEVERE = re.compile(r"\b(?:ERROR|ERR|CRITICAL|FATAL)\b|(?:^|\[|\d )[EF]\d* \d")
 REPEATED = re.compile(r" *\[repeated (\d{1,9})x across cluster\].*")
@@ -1947,6 +1953,7 @@ STEP = re.compile(
     r"|\{'[\w/]*(?:loss|reward|grad_norm)[\w/]*': "
 )
 TOKENS = re.compile(r"Decode batch|.{0,80}(?:Avg|gen) .{0,20}throughput.{0,12}: [1-9]")
+SUCCEEDED = re.compile(r"\bsucce")
 UNSAVED = _listed("not; n't; will; fail; error")
 # What says of the step that it names that it failed; figures are none, whatever their names.
 BROKEN = re.compile(
@@ -1956,10 +1963,11 @@ FIGURES = re.compile(
     r"(?<!attempt )(?<!try )\b\d+ (?:of|in) \d|\s\|\s|, \w+ \d+\s*$"
     r"|[:=] ?-?\d+(?:\.\d+)?(?:[,;|]|\s*$)"
 )
+WARNING = re.compile(r"(?:\w+Warning|DeprecationError)\b")
 # Where a line quotes data, such as a sample printed on one line: what follows is no failure.
-QUOTE = re.compile(r"[\[{(](?<!Error.)(?<!Exception.)\s*[\"']|\\n")
+QUOTE = re.compile(r"[\[{(](?<!Error.)(?<!Exception.)(?!'[\d.]+', \d)\s*[\"']|\\n")
 SAMPLE = re.compile(
-    r"\w+Warning\b|(?i:finish rollout|(?:(?:first )?(?:rollout )?sample|prompt|response|completion"
+    r"(?i:finish rollout|(?:(?:first )?(?:rollout )?sample|prompt|response|completion"
     r"|answer))(?:\s*[:=]|\s*\d*\s*[:=]?\s*[\"'<\[{(])"
 )
 # Lines of tables and of test runs; blocks of data, from a mark to the mark of their end.
@@ -1974,8 +1982,21 @@ OPENS = re.compile(
 MARKS = _listed("output; stdout; stderr; sample; [prompt]; [response]; = failures; = errors")
 CLOSES = re.compile(r"(?i:\[score\]|[-=*#]{3,}|</?std|.{0,80}\bend of )|=+ .{0,80} in [\d.]+s")
 # A file of code that is tried out; what comes before a traceback that ended nothing.
-TEMPORARY = re.compile(r'File "(?:/tmp/(?!ray/)|/var/folders/|<(?!frozen))')
+TEMPORARY = re.compile(
+    r'File "(?:/tmp/(?!ray/)|/var/folders/|<(?!frozen)'
+    r'|[^"]*\b(?:sol|solution|submission|candidate)\.py)'
+)
 UNHEEDED = ("Exception ignored in", "Task exception was never", "Future exception was never")
+# Code that judges what the model wrote; what tells of an error within a program's output.
+GRADER = re.compile(
+    r"(?i:reward|grader|judge|sandbox|verif(?:y|ier)|scor(?:e|er|ing)\b|test_?case|sympy|latex|swe|\btool"
+    r"|serving_|starlette|^Exception in thread)"
+)
+WRONG = re.compile(r"\berror\b|\bfatal\b|: (?:command )?not found\b")
+# An exception's line that output or a list follows, flush left.
+OUTPUTS = re.compile(r":$|\boutput\b.{0,80}$|\bextension '[^']{0,80}': ")
+LISTS = re.compile(r"validation errors? for \w+$|\(Request ID: [^)]*\)$")
+BARE = re.compile(r"KeyError: '[^']*'")
 BETWEEN = ("During handling of", "The above exception", "ray::")
 # A line that ends a traceback, and one that tells of an exception by its name alone.
 NAMED = re.compile(r"(?:\w+\.)*\w+(?:\([\w.]+\))?(?::|\s*$)")
@@ -1990,7 +2011,11 @@ ENDED = re.compile(
     r"(?:job '?[\w-]+'? succeeded|(?:after )?training (?:is |was |has )?(?:done|complete|finish)"
     r"|run (?:has )?(?:completed|finished)\b|finished training)"
 )
+GONE = re.compile(
+    r"\b(?:runner|job|process|app|run|training|script|failed)\b.{0,60}\bcode:? ?[1-9]"
+)
 BAR = re.compile(r"[^|]{0,200}\| *([\d.]+)[kMG]?/([\d.]+)[kMG]? \[")
+LOADS = re.compile(r"(?i:load|fetch|captur|compil|download|shards|warm)")
 COUNTED = re.compile(r"\b(\d[\d,]*)(?: of | ?/ ?| out of )(\d[\d,]*)\b(?!/|%)")
 STATED = re.compile(
     r"(?:ran for|waiting|after|within|timeout(?:\(ms\))?=) ?(\d{1,9})(?:\.\d+)? ?"
@@ -2071,11 +2096,15 @@ def _is_handled(message: str) -> bool:
 
 # Seconds within which one failure may have led to the next, where no timeout says more; within
 # which a line that only mentions one explains another; that Modal gives a preempted container.
-CHAIN, CLOSE, GRACE = 60.0, 20.0, 30.0
-# Retries of one thing that are a blocker: so many, for so long or of that share of the attempts.
+CHAIN, CLOSE, GRACE, QUIET = 60.0, 20.0, 30.0, 180.0
+# Retries of one thing that are a blocker: so many, for so long (while all starts, for this many
+# times that) or of that share of the attempts.
+STARTING = 3
 RETRIES, RETRIED_FOR, ATTEMPTS_USED = 3, 60.0, 0.75
 # Characters of the longest line that opens a block of data.
 OPENING = 120
+# Lines of a message or of the output in it that are read, and of these that are told.
+OUTPUT, SAID = 60, 4
 # Seconds between two states of a counter from which its speed is told.
 MEASURED = 10.0
 
@@ -2108,13 +2137,16 @@ class Progress(NamedTuple):
 class Event(NamedTuple):
     """What some lines of one writer tell: `numbers` are theirs, `line` is the one to show."""
 
-    what: Literal["failure", "retry", "progress", "counter", "success", "end", "data"]
+    what: Literal[
+        "failure", "retry", "progress", "counter", "success", "end", "shut", "gone", "data"
+    ]
     line: Line
     numbers: tuple[int, ...] = ()
     kind: Kind = OTHER
     side: Side = "both"
     echo: bool = False
     mention: bool = False
+    tried: bool = False  # by what grades answers: it fails often, and scores 0
     attempt: int = 1
     attempts: int = 0
     counter: Progress | None = None
@@ -2165,7 +2197,9 @@ def diagnose(tail: str, asked: int = 0) -> Diagnosis:
         written.setdefault(line.writer, []).append(line)
     told = (event for said in written.values() for event in _events(said))
     events = sorted(told, key=lambda event: event.line.number)
-    chain = _chain(_standing(events, lines[-1].at))
+    signs = [event.line for event in events if event.what == "progress"]
+    patience = RETRIED_FOR if signs else RETRIED_FOR * STARTING
+    chain = _chain(_standing(events, lines[-1].at), patience)
     cause = _cause_of(chain)
     failing = {number for event in events for number in event.numbers}
     quiet = [_is_noise(line.message) for line in lines]
@@ -2175,7 +2209,6 @@ def diagnose(tail: str, asked: int = 0) -> Diagnosis:
         if not (noise or line.number in failing or BOILERPLATE.match(line.message.strip()))
     )
     active = next(meaning, None)
-    signs = [event.line for event in events if event.what == "progress"]
     failed = [event.line.at for event in events if event.what == "failure"]
     return Diagnosis(
         blocker=_blocker(cause, chain) if cause else None,
@@ -2216,7 +2249,7 @@ def _last_state(line: bytes) -> bytes:
 
 
 def _lines(tail: str) -> Iterator[Line]:
-    stamp = ""
+    stamp = named = ""
     drawn = last_states(tail.encode(errors="surrogatepass")).decode(errors="surrogatepass")
     for number, entry in enumerate(drawn.split("\n")):
         stamped = STAMP.match(entry)
@@ -2225,16 +2258,37 @@ def _lines(tail: str) -> Iterator[Line]:
         text = entry[start : start + LOG_LINE_LIMIT]
         text = clean(text.replace("\t", "    ")).rstrip()
         written = WRITER.match(text)
-        writer = written[0] if written else ""
-        text = text[len(writer) :]
+        text, writer = (text[written.end() :], written[0]) if written else (text, named)
         if text[:1] == " " and text.lstrip()[:2] in ("| ", "+ ", "+-"):  # an exception group's
             text = re.sub(r"^ +[|+][-+ \d]{0,200}", "", text)
         lead = len(text) - len(text.lstrip())
         end = cast("re.Match[str]", HEAD.match(text, lead)).end()
+        if not written and end > lead:  # what has neither goes on with what a launcher passes on
+            writer = ""
+        named = writer if writer.endswith("] ") else ""
         if end > lead:  # loggers set messages in, too: a traceback's lines by more than a space
             lead += max(0, end - len(text[:end].rstrip()) - 1)
-        if text[end:]:
-            yield Line(number, stamp, writer, text[:end].strip(), " " * lead + text[end:])
+        head, said = text[:end].strip(), text[end:]
+        if said.startswith('{"'):
+            head, said = _record(head, said)
+        if said:
+            yield Line(number, stamp, writer, head, " " * lead + said)
+
+
+def _record(head: str, said: str) -> tuple[str, str]:
+    """The head and the message that a JSON object tells as fields of a record, if it does."""
+    try:
+        record = json.loads(said)
+    except (ValueError, RecursionError):
+        return head, said
+    if "step" in record and any(map(FIGURE.search, record)):
+        return head, f"step {record['step']}: {said}"
+    level = next((str(record.pop(key)).upper() for key in LEVEL_FIELDS if key in record), "")
+    told = [str(record.pop(key)).strip() for key in MESSAGE_FIELDS if level and record.get(key)]
+    # Of a traceback its exception, which comes first, as where it is alone.
+    told = sorted((text.rpartition("\n")[2] for text in told), key=lambda t: not EXCEPTION.match(t))
+    rest = {key: value for key, value in record.items() if not key.startswith(TIME_FIELDS)}
+    return (f"{head} {level}", f"{': '.join(told)} {json.dumps(rest)}") if level else (head, said)
 
 
 def _events(said: Sequence[Line]) -> Iterator[Event]:
@@ -2254,7 +2308,8 @@ def _events(said: Sequence[Line]) -> Iterator[Event]:
             event = event._replace(what="progress") if rises else event
         if event and event.what == "failure" and event.line is not line:
             retried = last is not None and start == ended and last.attempt < last.attempts
-            handled = retried or (start > 0 and _is_handled(said[start - 1].message))
+            mild = MILD.search(line.head) and not SEVERE.search(line.head)
+            handled = retried or mild or (start > 0 and _is_handled(said[start - 1].message))
             event = event._replace(what="retry") if handled else event
         if last and event and event.what == "retry" and _goes_with(event, last):
             last = last._replace(what="retry", attempt=event.attempt, attempts=event.attempts)
@@ -2305,7 +2360,7 @@ def _opens_traceback(line: Line) -> bool:
 def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
     """The traceback, or the chain of them, that begins there, and where it ends."""
     told: list[Line] = []
-    temporary: list[bool] = []
+    frames: list[str] = []
     opens = said[start].message
     base = len(opens) - len(opens.lstrip()) if opens.lstrip().startswith("Traceb") else 0
     in_frames, at = True, start
@@ -2314,26 +2369,56 @@ def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
         message = line.message[base:] if line.message[:base].isspace() else line.message
         set_in = message.startswith((" ", "> File", "^"))
         if 'File "' in message:
-            temporary.append(bool(TEMPORARY.search(message)))
+            frames.append(message)
         if message.startswith(BETWEEN) or (_opens_traceback(line) and (in_frames or set_in)):
             in_frames = True
         elif not in_frames or STEP.match(message.strip()) or not (set_in or NAMED.match(message)):
             break
         elif not set_in:
-            told.append(line)
+            at, whole = _whole_message(said, at)
+            told.append(whole)
             in_frames = False
+            continue
         at += 1
     at = max(at, start + 1)
     numbers = tuple(line.number for line in said[start:at])
-    if not told or (temporary and all(temporary)):
+    if not told or (frames and all(map(TEMPORARY.search, frames))):
         return at, Event("data", said[start], numbers)
     # The first is the cause, unless it only points elsewhere, or another library's is named alike.
     names = [line.message.partition(":")[0].rpartition(".") for line in told]
     own = (n for n, line in enumerate(told) if not _echoes(line.message))
     first = next(own, len(told) - 1)
+    if BARE.fullmatch(told[first].message):  # looked up; what failed over that tells more
+        first = next((n for n, line in enumerate(told) if kind_of(line.message)), first)
     while names[first + 1 :] and names[first][2] == names[first + 1][2] and names[first][0]:
         first += 1
-    return at, _failure(told[first], told[first].message, numbers)
+    event = _failure(told[first], told[first].message, numbers)
+    outermost = any("in <module>" in frame for frame in frames)
+    before = said[start - 1].message if start else ""
+    graded = any(map(GRADER.search, (said[start].writer, before, opens, *frames[:1])))
+    echoed = any(_echoes(line.message) for line in told)
+    return at, event._replace(tried=graded and not outermost and not echoed)
+
+
+def _whole_message(said: Sequence[Line], at: int) -> tuple[int, Line]:
+    """An exception's line with what it goes on with: lines set in, or the output it announces."""
+    first = said[at]
+    told = [first.message.strip()]
+    announced, listed = OUTPUTS.search(told[0]), LISTS.search(told[0])
+    for end in range(at + 1, min(at + OUTPUT, len(said))):
+        line = said[end]
+        message = line.message.strip()
+        set_in = announced or listed or line.message.startswith("  ")
+        logged = LOGGED.search(line.head) is not None
+        alike = logged == bool(LOGGED.search(first.head)) and line.at - first.at <= 1
+        if not (set_in and alike) or _opens_traceback(line) or message.startswith(BETWEEN):
+            break
+        telling = not announced or kind_of(message) or WRONG.search(message.lower())
+        if telling and len(told) < SAID and not BOILERPLATE.match(message):
+            told.append(message)
+    else:
+        end = min(at + OUTPUT, len(said))
+    return end, first._replace(message=" ".join(told))
 
 
 def _failure(line: Line, said: str, numbers: tuple[int, ...], kind: Kind | None = None) -> Event:
@@ -2348,55 +2433,62 @@ def _event(line: Line) -> Event | None:
     lowered = message.lower()
     begun = STEP.match(message)
     whole = f"{line.head} {message}".lstrip()
-    if not begun and (TABLE.match(whole) or PYTEST.search(whole) or _is_noise(message)):
-        return None
-    if "%|" in message:
-        return _counter(line, message)
+    data = not begun and (TABLE.match(whole) or PYTEST.search(whole) or _is_noise(message))
+    if data or "%|" in message:
+        return None if data else _counter(line, message)
     said = message[begun.end() :].lstrip() if begun else message
     before, word, _ = lowered.partition("saved")
     saved = word and "checkpoint" in lowered and not any(map(before.__contains__, UNSAVED))
     done = (begun or saved) and not BROKEN.match(said)
     figures = done and FIGURES.search(_unquoted(said[:300]))
     suspect = not figures and bool(_hints(lowered))
-    failing = _failing(line, message, said) if suspect and "succe" not in lowered else None
+    failing = _failing(line, message, said) if suspect and not SUCCEEDED.search(lowered) else None
+    if message.startswith("{'train_runtime"):
+        return Event("shut", line)
     if (done and not failing) or ("hroughput" in message and TOKENS.match(message)):
         side = _side(message[:40].translate(NO_DIGITS))
         return Event("progress", line, side=side if side != "both" else _side(line.writer))
     if failing or any(map(lowered.__contains__, SUCCESS)):
         return failing or Event("success", line)
-    if ENDED.match(lowered):
-        return Event("end", line)
+    gone = "code" in lowered and GONE.search(lowered) and not _is_handled(message)
+    if gone or ENDED.match(lowered):
+        return Event("gone" if gone else "end", line)
     return _counter(line, message) if " of " in message or "/" in message else None
 
 
 def _failing(line: Line, message: str, said: str) -> Event | None:
     """A failure or a retry that one line tells."""
     lowered = message.lower()
-    if _is_handled(message):
-        return None
-    if message.startswith("wandb: ") and "invalid" not in lowered and "api key" not in lowered:
-        return None  # it tries again by itself, for days
-    named = EXCEPTION.match(said)
+    # W&B tries again by itself, for days.
+    synced = message.startswith("wandb: ") and "invalid" not in lowered and "api key" not in lowered
+    warned = WARNING.match(said)
+    named = None if warned else EXCEPTION.match(said)
     told = message if named else _unquoted(said)
     attempt = ATTEMPT.search(lowered)
     retry = attempt or any(map(lowered.__contains__, RETRY))
     kind = kind_of(told) or (kind_of(message) if retry else None)
-    if not (named or retry or kind) or (BOILERPLATE.match(message) and not retry):
+    unheard = kind is None or kind.nature != "fault" if warned else not (named or retry or kind)
+    if unheard or synced or _is_handled(message) or (BOILERPLATE.match(message) and not retry):
         return None
     around = f"{line.writer} {line.head} {lowered}".lower()
     died = not named and kind is not None and kind.name in ("killed", "host_oom", "hang")
     if died and any(map(around.__contains__, TRIED_OUT)):
         return None
-    event = _failure(line, told, (line.number,), kind)._replace(mention=not named)
+    tried = GRADER.search(line.writer) is not None
+    event = _failure(line, told, (line.number,), kind)._replace(mention=not named, tried=tried)
     if not retry and (named or not _is_minor(line, message, event.kind.name)):
         return event
-    tried, tries = (int(attempt[1]), int(attempt[2] or 0)) if attempt else (1, 0)
-    return event._replace(what="retry", attempt=tried, attempts=tries)
+    times = (int(attempt[1]), int(attempt[2] or 0)) if attempt else (int(bool(retry)), 0)
+    return event._replace(what="retry", attempt=times[0], attempts=times[1])
 
 
 def _is_minor(line: Line, message: str, kind: str) -> bool:
     """Whether a line that mentions a failure is none unless it comes again and again."""
-    if MILD.search(line.head) or message.startswith(("NCCL INFO", "Warning")):
+    if (
+        MILD.search(line.head)
+        or WARNING.match(message)
+        or message.startswith(("NCCL INFO", "Warning"))
+    ):
         return kind not in ("auth", "rate_limited", "quota", "preempted", "timeout")
     if kind in ("network", "server_error"):
         return True
@@ -2416,6 +2508,7 @@ def _counter(line: Line, message: str) -> Event | None:
     if not 1 < total <= COUNT_LIMIT or done > total:
         return None
     side: Side = "rollout" if _side(what + line.writer) == "rollout" else "both"
+    side = "own" if LOADS.search(message[: mark + 2]) else side
     return Event("counter", line, side=side, counter=Progress(what[-60:].strip(), done, total))
 
 
@@ -2425,29 +2518,39 @@ def _standing(events: Sequence[Event], ended_at: EpochSeconds) -> list[Event]:
     if ends and not any(event.what == "progress" for event in events[ends[-1] :]):
         return []
     events = events[ends[-1] :] if ends else events
+    shut = next((event.line.number for event in events if event.what == "shut"), math.inf)
     preempted = [event.line.at + GRACE for event in events if event.kind.name == "preempted"]
     again_at = _newest(at for at in preempted if at < ended_at) or -1.0  # Modal started it again
     moved: dict[str, EpochSeconds] = {}
     answered: set[str] = set()
-    recovered = False
+    recovered = passed_on = False
+    gone_at = -1.0
     standing: list[Event] = []
     for event in reversed(events):
-        line, side = event.line, event.side
+        line, side, fault = event.line, event.side, event.kind.nature == "fault"
         if event.what == "progress":
-            for moving in ("rollout", "training", "both") if side == "both" else (side, "both"):
-                if moving not in moved:
-                    moved[moving] = line.at
+            sides = ("rollout", "training", "both") if side == "both" else (side, "both")
+            for moving in (line.writer,) if side == "own" else sides:
+                moved.setdefault(moving, line.at)
         elif event.what == "success":
             path = ANSWERED.search(line.message)
             answered |= {path[1]} if path else set()
             recovered = recovered or path is None
+        elif event.what == "gone" and not moved:
+            passed_on, gone_at = True, line.at
         elif event.what in ("failure", "retry") and line.at > again_at:
             # A fault is undone by what came after all that was under way has ended.
-            slow = CHAIN if event.kind.nature == "fault" else -1
-            undone = side in moved and moved[side] - line.at > slow
-            undone |= recovered and event.kind.nature != "error" and side != "training"
+            later = max(moved.get(side, -1.0), moved.get(line.writer, -1.0)) - line.at
+            early = event.tried and event.what == "failure" and ended_at - line.at < QUIET
+            undone = later > CHAIN if fault and not event.tried else later >= 0
+            undone |= (early and not passed_on) or (fault and event.mention and shut < line.number)
+            elsewhere = event.what == "retry" or side != "training"
+            undone |= recovered and event.kind.nature != "error" and elsewhere
+            passed_on |= _echoes(line.message)
             if not undone and answered.isdisjoint(URL.findall(line.message)):
-                standing.append(event)
+                # What a process only mentions before it ends is what it ends of.
+                last = event.attempt == 0 and not standing and 0 <= gone_at - line.at <= CLOSE
+                standing.append(event._replace(what="failure") if last else event)
     return standing[::-1]
 
 
@@ -2460,17 +2563,17 @@ class Group(NamedTuple):
     blocks: bool
 
 
-def _group(events: Sequence[Event]) -> Group:
+def _group(events: Sequence[Event], patience: Seconds) -> Group:
     first, last = events[0], events[-1]
     repeats = (REPEATED.search(event.line.message) for event in events)
     times = sum(1 + int(found[1]) if found else 1 for found in repeats)
-    lasts = last.line.at - first.line.at >= RETRIED_FOR
+    lasts = last.line.at - first.line.at >= patience
     lasts |= last.attempt >= ATTEMPTS_USED * (last.attempts or math.inf)
     often = max(times, last.attempt) >= RETRIES
     return Group(first, last, times, last.what == "failure" or (often and lasts))
 
 
-def _chain(standing: Sequence[Event]) -> list[Group]:
+def _chain(standing: Sequence[Event], patience: Seconds) -> list[Group]:
     """The newest failure that blocks, and what may have led to it, the newest first."""
     alike: dict[object, list[Event]] = {}
     for event in standing:
@@ -2478,7 +2581,8 @@ def _chain(standing: Sequence[Event]) -> list[Group]:
         message = REPEATED.sub("", event.line.message)
         shape = url[0] if url else re.sub(r"https?://\S+|0x[0-9a-f]+|\d+", "0", message)
         alike.setdefault((event.kind.name, event.what, shape), []).append(event)
-    groups = sorted(map(_group, alike.values()), key=lambda group: group.last.line.number)
+    told = (_group(events, patience) for events in alike.values())
+    groups = sorted(told, key=lambda group: group.last.line.number)
     while groups and not groups[-1].blocks:
         groups.pop()
     chain: list[Group] = []
@@ -2518,7 +2622,9 @@ def _cause_of(chain: Sequence[Group]) -> Group | None:
         strong = group.blocks and (retried or not (first.mention and request))
         told = strong or close or group.times > 1
         weak = not told or (retried and (gave_up or first.kind is OTHER))
-        if group.blocks or (told and request and not first.echo):
+        heard = request or (first.kind.nature == "fault" and not first.attempt)
+        heard &= told and not first.echo and (not ranked or ranked[-1][2].first.kind != first.kind)
+        if group.blocks or heard:
             ranked.append((2 if first.echo else int(weak), first.line.number, group))
         if not first.echo:
             follows = first.line.at
