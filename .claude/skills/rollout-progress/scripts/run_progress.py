@@ -2771,14 +2771,9 @@ def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Jud
     if blocker and _is_crash_loop(blocker, run, hardware):
         loop = "starting again will not help, attempt after attempt ends so"
         next_step, restart = f"{loop}: {next_step}" if next_step else loop, CHANGE
-    return replace(
-        facts,
-        word=word,
-        blocker=blocker,
-        next_step=next_step,
-        restart=restart,
-        gpus_idle=word in ("stuck", "slow") and live and _gpus_idle(run, hardware),
-    )
+    idle_gpus = word in ("stuck", "slow") and live and _gpus_idle(run, hardware)
+    told = replace(facts, word=word, blocker=blocker, gpus_idle=idle_gpus)
+    return replace(told, next_step=next_step, restart=restart)
 
 
 def cause_of_end(run: Run) -> str | None:
@@ -3306,13 +3301,11 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     if any(rollout.trouble for rollout in last):
         table.add_column("errors", overflow="fold")
     for rollout in last:
-        table.add_row(
-            str(rollout.rollout_id),
-            _or_dash(rollout.samples, "{}"),
-            *([_or_dash(rollout.mean_reward, "{:z.4f}")] if "mean reward" in columns else []),
-            "–" if rollout.seconds is None else duration_text(rollout.seconds),
-            *([styled(rollout.trouble, BAD)] if rollout.trouble else []),
-        )
+        count = (str(rollout.rollout_id), _or_dash(rollout.samples, "{}"))
+        mean = [_or_dash(rollout.mean_reward, "{:z.4f}")] if "mean reward" in columns else []
+        took = "–" if rollout.seconds is None else duration_text(rollout.seconds)
+        trouble = [styled(rollout.trouble, BAD)] if rollout.trouble else []
+        table.add_row(*count, *mean, took, *trouble)
     lines = [styled("Rollouts", HEADING), labelled(told)]
     return [*lines, indented(table)] if last else lines
 
@@ -3545,16 +3538,11 @@ def runs_block(
     table = grid("run", *words, "status", "phase", "step", age_title, "app")
     for run, word in rows:
         moment = run.last_sign if listed else run.created_at
-        age = age_text(now - moment) if moment else "–"
-        table.add_row(
-            styled(run.run_id),
-            *([styled(word, STYLES.get(word, WARN))] if word else []),
-            styled(run.status or "unknown"),
-            styled(run.phase or "unknown"),
-            styled(step_text(run.step)),
-            styled(f"{age} ago" if listed and moment else age),
-            styled(run.app_id or "–"),
-        )
+        age = f"{age_text(now - moment)}{' ago' if listed else ''}" if moment else "–"
+        verdict = [styled(word, STYLES.get(word, WARN))] if word else []
+        doing = (run.status or "unknown", run.phase or "unknown", step_text(run.step))
+        rest = map(styled, (*doing, age, run.app_id or "–"))
+        table.add_row(styled(run.run_id), *verdict, *rest)
     lines = [styled(title, HEADING), indented(table)]
     return [*lines, indented(styled(f"and {more} more", "dim"))] if more else lines
 
