@@ -3193,15 +3193,18 @@ def grid(*titles: str) -> Table:
     return table
 
 
-def labelled(values: Mapping[str, RenderableType | None], style: str = "dim") -> RenderableType:
+def field(label: str, value: RenderableType, style: str = "dim") -> RenderableType:
+    """One labelled line, its further lines under the value."""
+    line = grid()  # of its own: in one of all lines, each is filled up to the longest, in colour
+    line.add_column(width=LABEL_WIDTH, no_wrap=True)
+    line.add_column(overflow="fold")
+    line.add_row(styled(label, style), styled(value) if isinstance(value, str) else value)
+    return indented(line)
+
+
+def labelled(values: Mapping[str, RenderableType | None]) -> list[RenderableType]:
     """The labelled lines of a block; one whose value is unknown is left out."""
-    lines = grid()
-    lines.add_column(width=LABEL_WIDTH, no_wrap=True)
-    lines.add_column(overflow="fold")
-    for label, value in values.items():
-        if value:
-            lines.add_row(styled(label, style), styled(value) if isinstance(value, str) else value)
-    return indented(lines)
+    return [field(label, value) for label, value in values.items() if value]
 
 
 def step_bar(step: Step, total: int, eta: Seconds | None) -> RenderableType:
@@ -3259,7 +3262,7 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
         "pace": pace,
         "eta": eta_text(judged.eta, now),
     }
-    return [styled("Progress", HEADING), labelled(lines), *condition_hint(found.app, judged)]
+    return [styled("Progress", HEADING), *labelled(lines), *condition_hint(found.app, judged)]
 
 
 def condition_hint(app: App | None, judged: Judgement) -> list[RenderableType]:
@@ -3306,7 +3309,7 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
         took = "–" if rollout.seconds is None else duration_text(rollout.seconds)
         trouble = [styled(rollout.trouble, BAD)] if rollout.trouble else []
         table.add_row(*count, *mean, took, *trouble)
-    lines = [styled("Rollouts", HEADING), labelled(told)]
+    lines = [styled("Rollouts", HEADING), *labelled(told)]
     return [*lines, indented(table)] if last else lines
 
 
@@ -3374,8 +3377,8 @@ def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
         "modal": hardware_text(found, answer),
         "logs": activity_text(logs, judged.now) if logs else None,
     }
-    answered = labelled({judged.word: styled(answer, style)}, style)
-    return [styled("Verdict", HEADING), answered, labelled(why)]
+    answered = field(judged.word, styled(answer, style), style)
+    return [styled("Verdict", HEADING), answered, *labelled(why)]
 
 
 def verdict_text(found: Found, judged: Judgement) -> str:
