@@ -373,3 +373,39 @@ def test_the_scorer_runs_as_the_readme_tells() -> None:
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert "line right" in done.stdout.decode()
+
+
+# ---- How far the phase is ---------------------------------------------------------------------
+
+
+def bars(*states: tuple[int, str]) -> str:
+    """A bar's states, each so many seconds after the first."""
+    first = 1_790_000_000 - 600
+    return "".join(
+        f"{datetime.fromtimestamp(first + at, UTC):%Y-%m-%d %H:%M:%S}+00:00 {text}\n"
+        for at, text in states
+    )
+
+
+def bar(done: int, at: int) -> tuple[int, str]:
+    return at, f"(RolloutManager pid=1) Rollout generation: 5%|█ | {done}/256 [01:00]"
+
+
+@pytest.mark.parametrize("first", [0, 20, 40])
+def test_the_speed_of_a_bar_is_that_since_it_began_anew(first: int) -> None:
+    before = [bar(done, 10 * done // 8) for done in (20, 120, 240)]
+    now = [bar(first, 500), bar(first + 100, 525), bar(first + 200, 550)]
+    for between in ([], [(400, "(RolloutManager pid=1) step 7: {'train/loss': 0.5}")]):
+        progress = tool.diagnose(bars(*before, *between, *now)).progress
+        assert progress is not None
+        assert (progress.done, progress.per_second) == (first + 200, 4.0)
+
+
+def test_a_bar_of_bytes_is_read_with_its_units() -> None:
+    states = [
+        (0, "model.safetensors:  2%|▏ | 100M/4.97G [00:10<02:00, 100MB/s]"),
+        (20, "model.safetensors: 44%|█ | 2.20G/4.97G [00:30<01:00, 100MB/s]"),
+    ]
+    progress = tool.diagnose(bars(*states)).progress
+    assert progress is not None
+    assert (progress.done, progress.total) == (2_200_000_000, 4_970_000_000)

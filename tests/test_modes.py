@@ -381,6 +381,28 @@ def test_a_watch_of_a_run_without_steps_sees_its_rollouts(
     watching.line_with("running running: step unknown")
 
 
+def test_a_watch_ends_with_a_result_though_the_app_lives(server: LocalModal, start: Follow) -> None:
+    watching = start(OTTER, "--watch", "--interval", "2")
+    watching.line_with("running running")
+    server.files[f"train-results/{OTTER}.json"] = b"{}"
+    watching.line_with("running completed")
+    assert watching.end()[0] == 0
+
+
+def test_a_watch_reads_all_again_after_a_restart(server: LocalModal, start: Follow) -> None:
+    watching = start(OTTER, "--watch", "--interval", "2")
+    watching.line_with("running running: step 30/100")
+    record = json.loads(server.files[f"training-runs/{OTTER}.json"])
+    again = {
+        "attempt_count": 2,
+        "last_attempt_started_at": time.time(),
+        "resumed_from_checkpoint": True,
+        "resume_from_iteration": 24,
+    }
+    change(server, OTTER, metadata={**record["metadata"], **again})
+    assert "step 26/100" in watching.line_with("attempt 2")
+
+
 def test_a_watch_ends_when_nobody_reads_it_any_longer(server: LocalModal, start: Follow) -> None:
     watching = start(FROG, "--watch", "--interval", "60")
     watching.line_with("running stuck")

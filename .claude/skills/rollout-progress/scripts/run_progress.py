@@ -2014,7 +2014,7 @@ ENDED = re.compile(
 GONE = re.compile(
     r"\b(?:runner|job|process|app|run|training|script|failed)\b.{0,60}\bcode:? ?[1-9]"
 )
-BAR = re.compile(r"[^|]{0,200}\| *([\d.]+)[kMG]?/([\d.]+)[kMG]? \[")
+BAR = re.compile(r"[^|]{0,200}\| *([\d.]+[kMGT]?)/([\d.]+[kMGT]?) \[")
 LOADS = re.compile(r"(?i:load|fetch|captur|compil|download|shards|warm)")
 COUNTED = re.compile(r"\b(\d[\d,]*)(?: of | ?/ ?| out of )(\d[\d,]*)\b(?!/|%)")
 STATED = re.compile(
@@ -2504,12 +2504,19 @@ def _counter(line: Line, message: str) -> Event | None:
         return None
     before, _, what = message[: mark if mark >= 0 else counted.start()].rpartition("]")
     what = what.rstrip("0123456789 %:") or re.sub(r"[^A-Za-z ]+", "", before)
-    done, total = (int(counted[n].replace(",", "").partition(".")[0] or 0) for n in (1, 2))
+    done, total = (_units(counted[n]) for n in (1, 2))
     if not 1 < total <= COUNT_LIMIT or done > total:
         return None
     side: Side = "rollout" if _side(what + line.writer) == "rollout" else "both"
     side = "own" if LOADS.search(message[: mark + 2]) else side
     return Event("counter", line, side=side, counter=Progress(what[-60:].strip(), done, total))
+
+
+def _units(written: str) -> int:
+    """A bar's figure, `880M` or `1,024`, as the number that it is; 0 where it is none."""
+    digits = written.replace(",", "").rstrip("kMGT")
+    factor = 1_000 ** ("kMGT".find(written[-1]) + 1)
+    return int(float(digits) * factor) if NUMBER.fullmatch(digits) else 0
 
 
 def _standing(events: Sequence[Event], ended_at: EpochSeconds) -> list[Event]:
@@ -2647,19 +2654,21 @@ def _blocker(cause: Group, chain: Sequence[Group]) -> Blocker:
 
 def _progress(events: Sequence[Event]) -> Progress | None:
     """Where the newest counter is, if what it counts is not over."""
-    oldest: dict[object, tuple[Line, Progress]] = {}
+    risen: dict[object, list[tuple[Line, Progress]]] = {}  # since each began anew
     began = newest = None
     for event in events:
         line, count = event.line, event.counter
         if count is None:
-            over = event.what == "progress" and STEP.match(line.message.strip())
-            newest = None if over and "Timer" not in line.message else newest
+            step = event.what == "progress" and STEP.match(line.message.strip())
+            if step and "Timer" not in line.message:  # what it counted is over
+                newest, risen = None, {}
             continue
-        key = (line.writer, count.what, count.total)
-        if oldest.setdefault(key, (line, count))[1].done > count.done:
-            oldest[key] = line, count
+        states = risen.setdefault((line.writer, count.what, count.total), [])
+        if states and count.done < states[-1][1].done:
+            states.clear()
+        states.append((line, count))
         if "%|" in line.message or event.what == "progress":
-            began, newest = oldest[key], (line, count)
+            began, newest = states[0], states[-1]
     if began is None or newest is None or newest[1].done >= newest[1].total:
         return None
     last = newest[1]
@@ -3488,14 +3497,16 @@ def counter_text(judged: Judgement) -> str | None:
     count = judged.logs.progress if judged.logs and under_way else None
     if count is None:
         return None
-    shown = f"{count.what} {count.done}/{count.total}"
+    in_bytes = count.total >= 1_000_000  # noqa: PLR2004 - then their share tells more
+    share = f"{count.done / count.total:.0%}"
+    shown = f"{count.what} {share if in_bytes else f'{count.done}/{count.total}'}"
     rate, left = count.per_second, count.left_seconds
     if rate is None or left is None or not judged.log_is_alive:
         return shown
-    speed = f"{rate:.{1 if rate >= 1 else 2}f}/s"
+    speed = f"{rate:.{1 if rate >= 1 else 2}f}/s, "
     if rate < 0.1:  # noqa: PLR2004 - which would round to next to nothing
-        speed = f"{duration_text(1 / rate)} each"
-    return f"{shown}, {speed}, about {duration_text(left)} left"
+        speed = f"{duration_text(1 / rate)} each, "
+    return f"{shown}, {'' if in_bytes else speed}about {duration_text(left)} left"
 
 
 def blocker_text(blocker: Blocker, now: EpochSeconds) -> str:
