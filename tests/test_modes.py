@@ -400,7 +400,7 @@ def test_a_watch_reads_all_again_after_a_restart(server: LocalModal, start: Foll
         "resume_from_iteration": 24,
     }
     change(server, OTTER, metadata={**record["metadata"], **again})
-    assert "step 26/100" in watching.line_with("attempt 2")
+    assert "step 25/100" in watching.line_with("attempt 2")
 
 
 def test_a_watch_ends_when_nobody_reads_it_any_longer(server: LocalModal, start: Follow) -> None:
