@@ -2393,25 +2393,26 @@ def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
     while names[first + 1 :] and names[first][2] == names[first + 1][2] and names[first][0]:
         first += 1
     event = _failure(told[first], told[first].message, numbers)
-    outermost = any("in <module>" in frame for frame in frames)
     before = said[start - 1].message if start else ""
     graded = any(map(GRADER.search, (said[start].writer, before, opens, *frames[:1])))
-    echoed = any(_echoes(line.message) for line in told)
-    return at, event._replace(tried=graded and not outermost and not echoed)
+    # Nobody caught what passed the outermost frame, or what another process tells.
+    uncaught = "in <module>" in "".join(frames) or any(_echoes(line.message) for line in told)
+    return at, event._replace(tried=graded and not uncaught)
 
 
 def _whole_message(said: Sequence[Line], at: int) -> tuple[int, Line]:
     """An exception's line with what it goes on with: lines set in, or the output it announces."""
     first = said[at]
     told = [first.message.strip()]
-    announced, listed = OUTPUTS.search(told[0]), LISTS.search(told[0])
+    announced, logged = OUTPUTS.search(told[0]), bool(LOGGED.search(first.head))
+    flush = announced or LISTS.search(told[0])
     for end in range(at + 1, min(at + OUTPUT, len(said))):
         line = said[end]
         message = line.message.strip()
-        set_in = announced or listed or line.message.startswith("  ")
-        logged = LOGGED.search(line.head) is not None
-        alike = logged == bool(LOGGED.search(first.head)) and line.at - first.at <= 1
-        if not (set_in and alike) or _opens_traceback(line) or message.startswith(BETWEEN):
+        goes_on = flush or line.message.startswith("  ")
+        if not goes_on or _opens_traceback(line) or message.startswith(BETWEEN):
+            break
+        if logged != bool(LOGGED.search(line.head)) or line.at - first.at > 1:
             break
         telling = not announced or kind_of(message) or WRONG.search(message.lower())
         if telling and len(told) < SAID and not BOILERPLATE.match(message):
