@@ -2238,7 +2238,9 @@ def last_states(lines: bytes) -> bytes:
     """Whole lines as a terminal leaves them: of one that is written over, a bar, its last state."""
     if b"\x1b[1A" in lines:
         lines = MOVED_UP.sub(rb"\r\1", lines)
-    return b"\n".join(map(_last_state, lines.split(b"\n")))
+    if b"\r" not in lines:  # as most logs have none
+        return lines
+    return b"\n".join(_last_state(each) if b"\r" in each else each for each in lines.split(b"\n"))
 
 
 def _last_state(line: bytes) -> bytes:
