@@ -1836,8 +1836,7 @@ KINDS = (
         rate limit exceeded; 429 ~ \b429 client error|{_status("429")}"""),
     Kind("auth", "request", CHANGE, "start it again once it has a valid token that may read that",
         rf"""401|403 ~ \b40[13] (?:client error|unauthorized|forbidden)|{_status("40[13]")};
-        unauthorized ~ \bunauthorized\b(?! [\w ]{{1,60}}[:=] ?\d); access gated repo;
-        gatedrepoerror; gated repo for;
+        unauthorized ~ \bunauthorized\b(?! [\w ]{{1,60}}[:=] ?\d); gated repo; gatedrepo;
         invalid ~ invalid (?!eos|bos|pad|unk|stop)(?:\w+ )?token\b(?! id| type); invalid api key;
         incorrect api key; api key must; proxy authorization; authenticationerror; accessdenied;
         access denied; permission_denied; permissiondenied; no auth credentials;
@@ -2202,11 +2201,11 @@ def diagnose(tail: str, asked: int = 0) -> Diagnosis:
     chain = _chain(_standing(events, lines[-1].at), patience)
     cause = _cause_of(chain)
     failing = {number for event in events for number in event.numbers}
-    quiet = [_is_noise(line.message) for line in lines]
     meaning = (
         line
-        for line, noise in zip(reversed(lines), reversed(quiet), strict=True)
-        if not (noise or line.number in failing or BOILERPLATE.match(line.message.strip()))
+        for line in reversed(lines)
+        if not (line.number in failing or BOILERPLATE.match(line.message.strip()))
+        and not _is_noise(line.message)
     )
     active = next(meaning, None)
     failed = [event.line.at for event in events if event.what == "failure"]
@@ -2215,7 +2214,7 @@ def diagnose(tail: str, asked: int = 0) -> Diagnosis:
         activity=active.message.strip() if active else None,
         activity_at=active.at or None if active else None,
         since=lines[0].at or None,
-        noise=all(quiet),
+        noise=all(_is_noise(line.message) for line in lines),
         failed_at=_newest(failed),
         alive_at=signs[-1].at if signs else None,
         progress=_progress(events),
@@ -2459,6 +2458,11 @@ def _event(line: Line) -> Event | None:
     return _counter(line, message) if " of " in message or "/" in message else None
 
 
+@lru_cache(maxsize=2_000)
+def _grades(writer: str) -> bool:
+    return GRADER.search(writer) is not None
+
+
 def _failing(line: Line, message: str, said: str) -> Event | None:
     """A failure or a retry that one line tells."""
     lowered = message.lower()
@@ -2477,7 +2481,7 @@ def _failing(line: Line, message: str, said: str) -> Event | None:
     died = not named and kind is not None and kind.name in ("killed", "host_oom", "hang")
     if died and any(map(around.__contains__, TRIED_OUT)):
         return None
-    tried = GRADER.search(line.writer) is not None
+    tried = _grades(line.writer)
     event = _failure(line, told, (line.number,), kind)._replace(mention=not named, tried=tried)
     if not retry and (named or not _is_minor(line, message, event.kind.name)):
         return event
