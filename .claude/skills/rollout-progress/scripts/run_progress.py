@@ -227,20 +227,20 @@ class Run:
     last_sign: EpochSeconds | None  # of life, the newest that the record holds
     reason: str | None
     error: tuple[str, ...]
-    attempt: int | None
-    attempt_failed_at: EpochSeconds | None
-    resumed_from: str | None
-    resume_point: int | None  # the last rollout that the attempt goes on from, -1: none
-    batch_size: str | None  # the sizes that the automatic one tried, each with its outcome
-    batch_began: EpochSeconds | None  # the newest of these tries
     wandb_ids: tuple[str, ...]
     names: tuple[str, ...]  # what else it may be asked for by
     model: str | None
     dataset: str | None
     phase_began: EpochSeconds | None
-    attempt_began: EpochSeconds | None
     unread_times: tuple[str, ...]
-    latest_rollout: Rollout | None
+    attempt: int | None = None
+    attempt_failed_at: EpochSeconds | None = None
+    resumed_from: str | None = None
+    resume_point: int | None = None  # the last rollout that the attempt goes on from, -1: none
+    batch_size: str | None = None  # the sizes that the automatic one tried, each with its outcome
+    batch_began: EpochSeconds | None = None  # the newest of these tries
+    attempt_began: EpochSeconds | None = None
+    latest_rollout: Rollout | None = None
     steps: tuple[Timings, ...] = ()  # the whole ones, newest first
     asynchronous: bool = False
 
@@ -429,64 +429,64 @@ def parse_run(record: object, run_id: str) -> Run:
     """Make a Run from a record of any age; `run_id` is its key in the volume."""
     metadata, config = _member(record, "metadata"), _member(record, "config")
     progress = _member(metadata, "framework_progress")
-    inference = _member(metadata, "batch_size_inference")
-    tries = [t for t in _elements(inference, "attempts") if _count(t, "value") is not None]
     current = _count(progress, "current")
     phase = _parse_phase(record, progress)
-    # Whether what the progress says is said of the phase that is shown.
-    in_phase = phase == _text(progress, "phase")
-    inactive = _is_false(progress, "is_active")
-    # Said of no phase at all, too; of any but these it says nothing.
-    queued = inactive and in_phase and phase in {None, *LAUNCHED}
-    status = _text(record, "status")
-    status = STATUSES.get((status or "").casefold(), status)
+    # What the progress says, if it is said of the phase that is shown.
+    said = progress if phase == _text(progress, "phase") else None
+    status = STATUSES.get((_text(record, "status") or "").casefold(), _text(record, "status"))
     latest = _parse_rollout(_member(metadata, "latest_rollout"))
     open_substeps = dict(_open_substeps(record, current))
     app_id = _parse_app_id(record)
     starts = [_time(start) for start in _elements(metadata, "attempt_starts")]
     attempt_began = _time(metadata, "last_attempt_started_at") or _newest(starts)
     attempts = _count(metadata, "attempt_count")
-    called = _text(record, "function_call_id") is not None
-    launching = phase in LAUNCHED and not (attempts or attempt_began or latest or current)
-    created, launched = _time(record, "created_at"), _time(record, "started_at")
-    progressed = _time(progress, "updated_at")
-    noted = (progressed, latest.created_at if latest else None, *open_substeps.values())
-    # Older gyms made one of the run id.
-    derived = (run_id[:8],) if _member(config, "wandb") else ()
-    prompts = _text(config, "dataset", "prompt_data") or _text(config, "recipe", "prompt_data")
+    trained = attempts or attempt_began or latest or current
+    # Said of no phase at all, too; of any but these it says nothing.
+    inactive = phase in {None, *LAUNCHED} and _is_false(said, "is_active")
+    submitted = phase in LAUNCHED and not trained and _text(record, "function_call_id")
+    noted = (_time(progress, "updated_at"), latest.created_at if latest else None)
+    signs = (_time(record, "updated_at"), attempt_began, *noted, *open_substeps.values())
     run = Run(
         run_id=run_id,
         kind=_parse_kind(record),
         framework=_text(record, "framework"),
         status=status,
         phase=phase,
-        waiting_for_gpu=queued and status not in ENDED_STATUSES,
-        submitted=launching and status == "running" and called and not inactive,
+        waiting_for_gpu=inactive and status not in ENDED_STATUSES,
+        submitted=bool(submitted) and status == "running" and not inactive,
         step=_parse_step(progress),
         app_id=app_id,
         app_id_malformed=app_id is None and _scalar(record, "modal_app_id") not in (None, ""),
         url=_parse_url(record, app_id),
-        created_at=created,
-        # The newest gym writes its launch there, which is `created_at` again.
-        started_at=next(filter(None, starts), None) or (None if launched == created else launched),
+        created_at=_time(record, "created_at"),
+        started_at=next(filter(None, starts), None) or _parse_started_at(record),
         ended_at=_time(record, "ended_at") or _time(record, "completed_at"),
-        last_sign=_newest((_time(record, "updated_at"), attempt_began, *noted)),
+        last_sign=_newest(signs),
         reason=_text(metadata, "terminal_reason"),
         error=_parse_error(record),
-        attempt=attempts or len(starts) or None,
-        attempt_failed_at=_parse_attempt_failed_at(metadata, attempt_began),
-        resumed_from=_parse_resumed_from(metadata),
-        resume_point=_parse_resume_point(metadata),
-        batch_size=_parse_batch_size(inference, tries),
-        batch_began=_newest(_time(each, "started_at") for each in tries),
-        wandb_ids=_parse_wandb_ids(record) or derived,
+        # Older gyms made one of the run id.
+        wandb_ids=_parse_wandb_ids(record) or ((run_id[:8],) if _member(config, "wandb") else ()),
         names=_parse_names(record),
         model=_text(config, "model", "model_name"),
-        dataset=_text(config, "dataset", "hf_repo") or prompts or _text(config, "dataset", "name"),
-        phase_began=open_substeps.get(phase or "") or (progressed if in_phase else None),
-        attempt_began=attempt_began,
+        dataset=_parse_dataset(config),
+        phase_began=open_substeps.get(phase or "") or _time(said, "updated_at"),
         unread_times=tuple(t for t in TIMES if _scalar(record, t) and not _time(record, t)),
-        latest_rollout=latest,
+        attempt=attempts or len(starts) or None,
+        attempt_began=attempt_began,
+    )
+    return _with_attempt(run, record, latest)
+
+
+def _with_attempt(run: Run, record: object, latest: Rollout | None) -> Run:
+    """With what only the attempt under way tells, or what it goes on from."""
+    metadata = _member(record, "metadata")
+    run = replace(
+        run,
+        attempt_failed_at=_parse_attempt_failed_at(metadata, run.attempt_began),
+        resumed_from=_parse_resumed_from(metadata),
+        resume_point=_parse_resume_point(metadata),
+        batch_size=_parse_batch_size(metadata),
+        batch_began=_newest(_time(each, "started_at") for each in _batch_tries(metadata)),
     )
     latest = next(iter(kept(run, [latest] if latest else ())), None)
     return replace(run, steps=tuple(_parse_steps(record, run)), latest_rollout=latest)
@@ -517,12 +517,30 @@ def _parse_attempt_failed_at(metadata: object, began: EpochSeconds | None) -> Ep
     return ended if failed and ended is not None and ended >= (began or 0) else None
 
 
-def _parse_batch_size(inference: object, tries: Sequence[object]) -> str | None:
+def _batch_tries(metadata: object) -> list[object]:
+    """Those of the automatic batch size."""
+    tries = _elements(metadata, "batch_size_inference", "attempts")
+    return [each for each in tries if _count(each, "value") is not None]
+
+
+def _parse_batch_size(metadata: object) -> str | None:
     """`max_tokens_per_gpu 16384 oom → 8192 running`."""
+    tries = _batch_tries(metadata)
     outcomes = [(_count(each, "value"), _text(each, "outcome") or "unknown") for each in tries]
     told = " → ".join(f"{value} {outcome}" for value, outcome in outcomes)
-    knob = _text(inference, "knob") or "batch size"
+    knob = _text(metadata, "batch_size_inference", "knob") or "batch size"
     return f"{knob} {told}" if tries else None
+
+
+def _parse_started_at(record: object) -> EpochSeconds | None:
+    """As older gyms wrote it; the newest writes its launch there, which is `created_at` again."""
+    started = _time(record, "started_at")
+    return None if started == _time(record, "created_at") else started
+
+
+def _parse_dataset(config: object) -> str | None:
+    prompts = _text(config, "dataset", "prompt_data") or _text(config, "recipe", "prompt_data")
+    return _text(config, "dataset", "hf_repo") or prompts or _text(config, "dataset", "name")
 
 
 def _parse_names(record: object) -> tuple[str, ...]:
