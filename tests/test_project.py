@@ -1,5 +1,6 @@
 """The project holds together: its metadata, its documents and their examples."""
 
+import ast
 import re
 import tomllib
 
@@ -107,3 +108,14 @@ def test_the_skills_command_runs(tool: Tool) -> None:
     assert ROOT / script == SCRIPT
     assert query == "<run_id>"
     assert tool("elastic-frog", *flags).status == 0
+
+
+def test_each_section_and_each_function_is_read_in_one_sitting() -> None:
+    source = SCRIPT.read_text()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+            assert node.end_lineno - node.lineno < 50, node.name
+    banners = re.split(r"^# =+\n# (?=[A-Z]|main)", source, flags=re.MULTILINE)
+    assert len(banners) > 8
+    for section in banners:
+        assert section.count("\n") <= 700, section[:40]
