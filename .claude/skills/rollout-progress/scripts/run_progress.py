@@ -1854,7 +1854,8 @@ KINDS = (
         rate limit exceeded; 429 ~ \b429 client error|{_status("429")}"""),
     Kind("auth", "request", CHANGE, "start it again once it has a valid token that may read that",
         rf"""401|403 ~ \b40[13] (?:client error|unauthorized|forbidden)|{_status("40[13]")};
-        unauthorized ~ \bunauthorized\b(?! [\w ]{{1,60}}[:=] ?\d); access gated repo; access a gated repo; gatedrepo; gated repo for;
+        unauthorized ~ \bunauthorized\b(?! [\w ]{{1,60}}[:=] ?\d);
+        access gated repo; access a gated repo; gatedrepo; gated repo for;
         invalid ~ invalid (?!eos|bos|pad|unk|stop)(?:\w+ )?token\b(?! id| type); invalid api key;
         incorrect api key; api key must; proxy authorization; authenticationerror; accessdenied;
         access denied; permission_denied; permissiondenied; no auth credentials;
