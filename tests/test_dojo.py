@@ -566,3 +566,19 @@ def test_lost_rows_do_not_make_a_healthy_run_slow(shown: Shown, layout: str) -> 
     assert shown.line("note").startswith(
         "figures are incomplete: the rollouts summary lacks rows up to rollout_id 6"
     )
+
+
+def without_metadata(server: LocalModal, parameters: dict[str, Any]) -> None:
+    replayed(server, parameters)
+    run_id = "spawned-swan-1b2c3d4e5f60"
+    rows = [{"training_run_id": run_id, "rollout_id": n, "created_at": time.time()} for n in (0, 1)]
+    path = f"training-rollouts-summary/{run_id}/summary.json"
+    server.volumes[NEW_VOLUME][path] = json.dumps({"items": rows}).encode()
+    change(server, run_id, metadata=None)
+
+
+@pytest.mark.parametrize("layout", ["release"])
+@shows("spawned-swan", NO_LOGS, arrange=without_metadata)
+def test_a_run_that_has_recorded_rollouts_waits_for_no_gpus(shown: Shown, layout: str) -> None:
+    assert shown.line("recorded") == "2"
+    assert not shown.lines("waiting")

@@ -160,6 +160,12 @@ def judged(hardware: tool.Hardware, run: tool.Run = STUCK) -> tuple[str, str]:
     return judgement.word, tool.verdict_text(found, judgement)
 
 
+def test_a_run_waits_where_only_another_function_of_its_app_runs() -> None:
+    router = tool.Hardware(containers=1, waiting_inputs=1, function="train", function_containers=0)
+    assert judged(router)[0] == "waiting"
+    assert judged(replace(router, function_containers=1))[0] == "stuck"
+
+
 def test_idle_gpus_bear_out_a_silence() -> None:
     told = "; GPUs at 0 % for the last 22m (Modal, train, 2 containers)"
     word, text = judged(IDLE)
