@@ -1,5 +1,7 @@
 """Matching: what a scrap of an id means."""
 
+from typing import Any
+
 import pytest
 
 import run_progress as tool
@@ -9,15 +11,17 @@ HERON = "amber-heron-0a1b2c3d4e5f"
 HAWK = "amber-hawk-f0e1d2c3b4a5"
 
 
-def row(run_id: str, app_id: str, *wandb_ids: str, names: tuple[str, ...] = ()) -> tool.Row:
-    return tool.Row(run_id, app_id, wandb_ids, names, None, {})
+def row(app_id: str, *wandb_ids: str, **fields: str) -> dict[str, Any]:
+    attempts = [{"run_id": wandb_id} for wandb_id in wandb_ids]
+    return {"modal_app_id": app_id, "metadata": {"metric_attempts": attempts}, **fields}
 
 
-ROWS = (
-    row(FROG, "ap-0123456789abcdefABCDEF", "x7k2m9qp"),
-    row(HERON, "ap-1111111111111111111111", "amber-he", "shared", names=("fc-1", "lr-sweep")),
-    row(HAWK, "ap-2222222222222222222222", "amber-ha", "shared", names=("fc-2", "lr-sweep")),
-)
+SWEEP = {"group_id": "lr-sweep"}
+ROWS = {
+    FROG: row("ap-0123456789abcdefABCDEF", "x7k2m9qp"),
+    HERON: row("ap-1111111111111111111111", "amber-he", "shared", function_call_id="fc-1", **SWEEP),
+    HAWK: row("ap-2222222222222222222222", "amber-ha", "shared", function_call_id="fc-2", **SWEEP),
+}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,7 @@ def test_the_first_tier_in_which_anything_matches_decides(typed: str, run_ids: s
 
 
 def test_a_run_without_a_row_is_matched_by_its_id() -> None:
-    assert tool.match_runs("amber-h", ROWS[:2], [HAWK]) == (HAWK, HERON)
+    assert tool.match_runs("amber-h", {HERON: ROWS[HERON]}, [HAWK]) == (HAWK, HERON)
 
 
 @pytest.mark.parametrize(

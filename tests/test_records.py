@@ -31,10 +31,10 @@ def read_rollouts(summary: object) -> tuple[tool.Rollout, ...]:
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
     """What the tool reads from a case's record, in the words of the cases."""
-    (row,) = tool.parse_rows([case["record"]])
-    run = tool.parse_run(case["record"], row.run_id)
+    (run_id,) = tool.parse_rows([case["record"]])
+    run = tool.parse_run(case["record"], run_id)
     return {
-        "run_id": row.run_id,
+        "run_id": run_id,
         "app_id": run.app_id,
         "url": run.url,
         "framework": run.framework,
@@ -250,16 +250,16 @@ def test_rows_are_kept_once_an_id_the_newest_and_junk_is_passed_over() -> None:
             ]
         }
     )
-    assert [(row.run_id, row.created_at) for row in rows] == [
-        ("a-b-1", 9),
-        ("My Run (2)", None),
-        ("a-b-2", None),
-    ]
+    assert {run_id: tool.created_at(row) for run_id, row in rows.items()} == {
+        "a-b-1": 9,
+        "My Run (2)": None,
+        "a-b-2": None,
+    }
 
 
 @pytest.mark.parametrize("summary", [None, [], {}, {"items": None}, "x", 5, {"items": {"a": 1}}])
 def test_a_summary_of_any_other_shape_has_no_rows(summary: object) -> None:
-    assert tool.parse_rows(summary) == ()
+    assert tool.parse_rows(summary) == {}
     assert read_rollouts(summary) == ()
 
 

@@ -228,7 +228,6 @@ class Run:
     reason: str | None
     error: tuple[str, ...]
     wandb_ids: tuple[str, ...]
-    names: tuple[str, ...]  # what else it may be asked for by
     model: str | None
     dataset: str | None
     phase_began: EpochSeconds | None
@@ -307,18 +306,6 @@ class Hardware:
     gpu_idle_seconds: Seconds | None = None
     gpu_idle_whole_hour: bool = False
     unknown: str | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """A runs summary row: what matching needs, and the row itself for `parse_run`."""
-
-    run_id: str
-    app_id: str | None
-    wandb_ids: tuple[str, ...]  # none made of the run id: as its prefix, several runs may have it
-    names: tuple[str, ...]
-    created_at: EpochSeconds | None
-    record: object
 
 
 def clean(text: str) -> str:
@@ -420,6 +407,10 @@ def _elements(value: object, *keys: str) -> Iterable[object]:
     return found if isinstance(found, list) else ()
 
 
+def _known(found: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in found if text))
+
+
 def _newest(found: Iterable[Number | None]) -> Number | None:
     """The newest time, or the largest id, of those that are known."""
     return max((number for number in found if number is not None), default=None)
@@ -465,8 +456,7 @@ def parse_run(record: object, run_id: str) -> Run:
         reason=_text(metadata, "terminal_reason"),
         error=_parse_error(record),
         # Older gyms made one of the run id.
-        wandb_ids=_parse_wandb_ids(record) or ((run_id[:8],) if _member(config, "wandb") else ()),
-        names=_parse_names(record),
+        wandb_ids=wandb_ids(record) or ((run_id[:8],) if _member(config, "wandb") else ()),
         model=_text(config, "model", "model_name"),
         dataset=_parse_dataset(config),
         phase_began=open_substeps.get(phase or "") or _time(said, "updated_at"),
@@ -543,10 +533,20 @@ def _parse_dataset(config: object) -> str | None:
     return _text(config, "dataset", "hf_repo") or prompts or _text(config, "dataset", "name")
 
 
-def _parse_names(record: object) -> tuple[str, ...]:
+def named_ids(record: object) -> tuple[str, ...]:
     """The function call, the sweep, and the app where it has a name of its own."""
     keys = (("function_call_id",), ("group_id",), ("metadata", "group_id"), ("app_name",))
-    return tuple(dict.fromkeys(name for path in keys if (name := _text(record, *path))))
+    return _known(_text(record, *path) for path in keys)
+
+
+def app_ids(record: object) -> tuple[str, ...]:
+    """The app, if the run has one."""
+    return _known([_parse_app_id(record)])
+
+
+def created_at(record: object) -> EpochSeconds | None:
+    """When the run, or the rollout of a row, was created."""
+    return _time(record, "created_at")
 
 
 def kept(run: Run, rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
@@ -623,12 +623,12 @@ def _parse_resume_point(metadata: object) -> int | None:
     return int(named[1]) if iteration is None and named else iteration
 
 
-def _parse_wandb_ids(record: object) -> tuple[str, ...]:
+def wandb_ids(record: object) -> tuple[str, ...]:
+    """The recorded ones: one made of the run id is its prefix, which several runs may have."""
     config, metadata = _member(record, "config"), _member(record, "metadata")
     blocks = (_member(config, "wandb"), _member(config, "metrics"))
     attempts = (*_elements(metadata, "wandb_attempts"), *_elements(metadata, "metric_attempts"))
-    found = (_text(source, "run_id") for source in (*blocks, *attempts))
-    return tuple(dict.fromkeys(wandb_id for wandb_id in found if wandb_id))
+    return _known(_text(source, "run_id") for source in (*blocks, *attempts))
 
 
 # ======================================================================================
@@ -742,30 +742,28 @@ def _phases_of(phases: object) -> list[Phase]:
 # ---- Rows: of the runs, and of the rollouts.
 
 
-def parse_rows(summary: object) -> tuple[Row, ...]:
-    """The rows of the runs summary that have an id, each id once: its newest row."""
-    rows: dict[str, Row] = {}
-    for item in _elements(summary) or _elements(summary, "items"):
-        run_id = _text(item, "training_run_id") or _text(item, "run_id") or ""
-        ids, created_at = _parse_wandb_ids(item), _time(item, "created_at")
-        row = Row(run_id, _parse_app_id(item), ids, _parse_names(item), created_at, item)
-        if is_run_id(run_id) and _is_newer(row, rows.get(run_id)):
-            rows[run_id] = row
-    return tuple(rows.values())
+def _by_age(rows: Iterable[object]) -> list[object]:
+    """The oldest first; of equally old ones the first last, so that a dict keeps that."""
+    return sorted(rows, key=lambda row: created_at(row) or 0, reverse=True)[::-1]
 
 
-def _is_newer(mine: Row | Rollout, other: Row | Rollout | None) -> bool:
-    return other is None or (mine.created_at or 0) > (other.created_at or 0)
+def parse_rows(summary: object) -> dict[str, object]:
+    """The rows of the runs summary, each a whole record, by their run's id: its newest one."""
+    rows = _by_age(_elements(summary) or _elements(summary, "items"))
+    ids = (_text(row, "training_run_id") or _text(row, "run_id") or "" for row in rows)
+    return {run_id: row for run_id, row in zip(ids, rows, strict=True) if is_run_id(run_id)}
 
 
 def parse_rollouts(items: Iterable[object], run_id: str) -> tuple[Rollout, ...]:
     """This run's rollouts among rows, each id once: its newest row, in order."""
-    rollouts: dict[int, Rollout] = {}
-    for item in items:
-        rollout = _parse_rollout(item) if _text(item, "training_run_id") == run_id else None
-        if rollout and _is_newer(rollout, rollouts.get(rollout.rollout_id)):
-            rollouts[rollout.rollout_id] = rollout
-    return tuple(rollouts[rollout_id] for rollout_id in sorted(rollouts))
+    mine = _by_age(item for item in items if _text(item, "training_run_id") == run_id)
+    return in_order(rollout for row in mine if (rollout := _parse_rollout(row)))
+
+
+def in_order(rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
+    """Each id once, as the last of them tells it."""
+    by_id = {rollout.rollout_id: rollout for rollout in rollouts}
+    return tuple(by_id[rollout_id] for rollout_id in sorted(by_id))
 
 
 def rollout_rows(raw: bytes, run_id: str) -> Iterable[object]:
@@ -947,17 +945,23 @@ def _id_in_url(url: str) -> str:
     return (apps or named or segments or [""])[-1]
 
 
-def match_runs(query: str, rows: Iterable[Row | Run], run_ids: Iterable[str]) -> tuple[str, ...]:
+def match_runs(
+    query: str, records: Mapping[str, object], run_ids: Iterable[str]
+) -> tuple[str, ...]:
     """The ids that the query means; the first tier in which anything matches decides."""
-    rows = tuple(rows)
-    ids = sorted({*run_ids, *(row.run_id for row in rows)})
+    ids = sorted({*run_ids, *records})
+
+    def having(ids_of: Callable[[object], Iterable[str]]) -> Iterator[str]:
+        folded = ((run_id, map(str.casefold, ids_of(record))) for run_id, record in records.items())
+        return (run_id for run_id, others in folded if query in others)
+
     tiers: Iterable[Iterable[str]] = (
         (run_id for run_id in ids if run_id.casefold() == query),
-        (row.run_id for row in rows if (row.app_id or "").casefold() == query),
-        (row.run_id for row in rows if query in map(str.casefold, row.wandb_ids)),
+        having(app_ids),
+        having(wandb_ids),
         (run_id for run_id in ids if run_id.casefold().startswith(query)),
         (run_id for run_id in ids if query in run_id.casefold()),
-        (row.run_id for row in rows if query in map(str.casefold, row.names)),
+        having(named_ids),
     )
     return next((found for tier in tiers if (found := tuple(tier))), ())
 
@@ -1425,8 +1429,8 @@ async def _read_stand_in(store: Store, run_id: str, index: Index) -> object:
     with contextlib.suppress(ReadError):
         return await store.read(f"{RUN_SUMMARIES}/{run_id}.json")
     with contextlib.suppress(ReadError):
-        rows = index.rows or await _read_rows_of_all(store)
-        return rows[run_id].record if run_id in rows else None
+        rows = index.rows or parse_rows(await store.read(RUNS_SUMMARY))
+        return rows.get(run_id)
     return None
 
 
@@ -1454,7 +1458,7 @@ async def _left_result(store: Store, run_id: str) -> bool:
         rows = parse_rows(await store.read(f"{RESULT_SUMMARIES}/summary.json"))
     except BadFileError:
         return False
-    return any(row.run_id == run_id for row in rows)
+    return run_id in rows
 
 
 async def _read_run(store: Store, run_id: str, updates: Awaitable[dict[str, int]]) -> Run:
@@ -1480,7 +1484,7 @@ class Index:
     """Every run that is known: rows of the summaries, when each record was written, and where."""
 
     stores: Sequence[Store]
-    rows: dict[str, Row]
+    rows: dict[str, object]
     written: dict[str, int]
     homes: dict[str, Store]
 
@@ -1493,8 +1497,7 @@ class Index:
         """The ids by when the run was created, or where that is unknown, last written."""
 
         def age(run_id: str) -> tuple[float, str]:
-            created = self.rows[run_id].created_at if run_id in self.rows else None
-            return -(created or self.written.get(run_id, 0)), run_id
+            return -(created_at(self.rows.get(run_id)) or self.written.get(run_id, 0)), run_id
 
         return sorted(run_ids, key=age)
 
@@ -1508,9 +1511,9 @@ async def _read_index(stores: Sequence[Store], query: str | None) -> Index:
     # What several volumes hold is the first one's.
     for store, names in zip(stores, await asyncio.gather(*map(_read_names, stores)), strict=True):
         written, homes = names | written, dict.fromkeys(names, store) | homes
-    if query is not None and settles and len(match_runs(query, (), written)) == 1:
+    if query is not None and settles and len(match_runs(query, {}, written)) == 1:
         return Index(stores, {}, written, homes)
-    rows: dict[str, Row] = {}
+    rows: dict[str, object] = {}
     summaries = summaries or asyncio.gather(*map(_read_summary, stores))
     for store, (mine, unreadable, own) in zip(stores, await summaries, strict=True):
         rows, homes = mine | rows, dict.fromkeys(mine, store) | homes
@@ -1534,13 +1537,13 @@ async def _read_names(store: Store) -> dict[str, int]:
     return named
 
 
-async def _read_summary(store: Store) -> tuple[dict[str, Row], str | None, bool]:
+async def _read_summary(store: Store) -> tuple[dict[str, object], str | None, bool]:
     """The summary's rows, or why there are none, and whether runs have files of their own there."""
     own = asyncio.create_task(store.soon(store.written(RUN_SUMMARIES), f"{RUN_SUMMARIES}/"))
-    rows: dict[str, Row] = {}
+    rows: dict[str, object] = {}
     unreadable = None
     try:
-        rows = await store.soon(_read_rows_of_all(store), RUNS_SUMMARY)
+        rows = parse_rows(await store.soon(store.read(RUNS_SUMMARY), RUNS_SUMMARY))
     except ReadError as error:
         store.note(error)
         unreadable = f"is unreadable ({error.why}): the records themselves were searched"
@@ -1548,13 +1551,9 @@ async def _read_summary(store: Store) -> tuple[dict[str, Row], str | None, bool]
     return rows, unreadable, bool(names.keys() - {"summary.json"})
 
 
-async def _read_rows_of_all(store: Store) -> dict[str, Row]:
-    return {row.run_id: row for row in parse_rows(await store.read(RUNS_SUMMARY))}
-
-
 async def _choose(query: str, index: Index) -> str:
     """The one run id that the query means; NoMatchError or SeveralMatchError otherwise."""
-    matched = match_runs(query, index.rows.values(), index.written)
+    matched = match_runs(query, index.rows, index.written)
     named = any(query in run_id.casefold() for run_id in matched)
     if not named and re.fullmatch(r"[\w.-]+", query):  # else it can be no other id either
         matched = await _match_in_records(query, index, matched)
@@ -1585,19 +1584,18 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
         row = index.rows.get(run_id)
         if row is None or matched:
             return row is None
-        sign = parse_run(row.record, run_id).last_sign
-        return not row.app_id or (sign is not None and index.written[run_id] > sign + ROW_LAG)
+        sign = parse_run(row, run_id).last_sign
+        return not app_ids(row) or (sign is not None and index.written[run_id] > sign + ROW_LAG)
 
-    async def read(run_id: str) -> Run | None:
+    async def read(run_id: str) -> object:
         store = index.homes[run_id]
-        record = await store.noted(_read_record(store, run_id))
-        return None if record is None else parse_run(record, run_id)
+        return await store.noted(_read_record(store, run_id))
 
     unread = index.newest_first(filter(unknown, index.written))
     for at in range(0, len(unread), RECORDS_AT_ONCE):
         batch = unread[at : at + RECORDS_AT_ONCE]
-        runs = [run for run in await asyncio.gather(*map(read, batch)) if run]
-        matched = tuple({*matched, *match_runs(query, runs, ())})
+        records = zip(batch, await asyncio.gather(*map(read, batch)), strict=True)
+        matched = tuple({*matched, *match_runs(query, dict(records), ())})
         late = asyncio.get_running_loop().time() > deadline
         if matched or (late and index.failures):
             break
@@ -1665,7 +1663,7 @@ async def _read_rollouts(
     # An older gym may have recorded the first ones.
     if lack or unreadable or not own or own[0].rollout_id > 0:
         rows, why = await _rows_in(shared or store.fetch(ROLLOUTS_SUMMARY), store, run.run_id)
-        rollouts = kept(run, _in_order([*rows, *own]))
+        rollouts = kept(run, in_order([*rows, *own]))
         lack = _lack(rollouts, run)
         why = unreadable or (None if own else why)
         if why and (lack or not rollouts):
@@ -1678,13 +1676,7 @@ async def _read_rollouts(
     files = rollout_files(names or {}, run.run_id).items()
     known = list(kept(run, (Rollout(number, min(at, latest)) for number, (_, at) in files)))
     known += [run.latest_rollout] if run.latest_rollout else []
-    return _in_order([*known, *rollouts]), names is not None or bool(rollouts), lack
-
-
-def _in_order(rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
-    """Each id once, as the last of them tells it."""
-    by_id = {rollout.rollout_id: rollout for rollout in rollouts}
-    return tuple(by_id[rollout_id] for rollout_id in sorted(by_id))
+    return in_order([*known, *rollouts]), names is not None or bool(rollouts), lack
 
 
 def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
