@@ -189,9 +189,8 @@ def test_any_record_is_shown_without_steering_the_screen(
     tool.match_runs(RUN_ID, rows, [RUN_ID])
     updates, chunk = beside
     updated = tool.with_updates(tool.parse_json(as_stored(record)), updates)
-    run = tool.parse_run(updated, RUN_ID)
+    run = tool.with_timings(tool.parse_run(updated, RUN_ID), {3: timing})
     known = tool.kept(run, read_rollouts(as_stored(rollouts)))
-    tool.parse_substep_timings({3: timing}, run)
     found = tool.Found(
         run=tool.step_borne_out(run, known),
         app=tool.App(live=live, state="detached", stopped_at=NOW - 60),

@@ -306,8 +306,8 @@ def test_substep_timings_are_read_in_each_shape(shape: str) -> None:
     names = {"00000010__driver.json": 7, "pre-loop__driver.json": 9}
     assert tool.newest_timing_files(names, 2) == {10: "00000010__driver.json"}
     phases = {"weight_sync": {"busy_duration_s": 4, "first_start_s": 300}, "gen": SUBSTEPS[shape]}
-    timings = tool.parse_substep_timings({10: {"final": True, "phases": phases}}, parse())
-    assert timings == (tool.Timings(11, (("gen", 230.0), ("weight_sync", 4.0)), 234.0),)
+    run = tool.with_timings(parse(), {10: {"final": True, "phases": phases}})
+    assert run.steps == (tool.Timings(11, (("gen", 230.0), ("weight_sync", 4.0)), 234.0),)
 
 
 def lane(**phases: float) -> dict[str, Any]:
@@ -315,11 +315,12 @@ def lane(**phases: float) -> dict[str, Any]:
     return {"final": True, "phases": {k: {"busy_duration_s": v} for k, v in phases.items()}}
 
 
-def steps_of(records: dict[str, Any], **fields: Any) -> list[tuple[int, float | None]]:
+def steps_of(records: dict[str, Any], **fields: Any) -> list[tuple[int, float]]:
     """The whole steps among a run's timing files, newest first, and how long each took."""
     files = tool.newest_timing_files(dict.fromkeys(records, 0), 11)
     found = {rollout_id: records[name] for rollout_id, name in files.items()}
-    return [(step.step, step.total) for step in tool.parse_substep_timings(found, parse(**fields))]
+    run = tool.with_timings(parse(**fields), found)
+    return [(step.step, step.total) for step in run.steps]
 
 
 def at_step(current: int, **metadata: Any) -> dict[str, Any]:

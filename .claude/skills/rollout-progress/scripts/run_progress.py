@@ -127,8 +127,8 @@ Number = TypeVar("Number", int, float)
 
 Seconds: TypeAlias = float
 EpochSeconds: TypeAlias = float
-# When it began, where that is known, its name, and what it took.
-Phase: TypeAlias = tuple[EpochSeconds | None, str, Seconds]
+# When it began, its name, and what it took.
+Phase: TypeAlias = tuple[float, str, Seconds]
 
 # Lines of an error message that are kept: its head, and its end, where a traceback says why.
 ERROR_HEAD, ERROR_END = 10, 3
@@ -181,7 +181,7 @@ class Timings:
 
     step: int
     phases: tuple[tuple[str, Seconds], ...]
-    total: Seconds | None
+    total: Seconds
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class Run:
     def began_after(self, moment: EpochSeconds | None) -> bool:
         """Whether that was in an attempt before the one under way."""
         again = self.attempt_began if (self.attempt or 0) > 1 else None
-        return again is not None and moment is not None and moment < again
+        return bool(again and moment and moment < again)
 
     @property
     def begun(self) -> bool:
@@ -426,7 +426,7 @@ def parse_run(record: object, run_id: str) -> Run:
     said = progress if phase == _text(progress, "phase") else None
     status = STATUSES.get((_text(record, "status") or "").casefold(), _text(record, "status"))
     latest = _parse_rollout(_member(metadata, "latest_rollout"))
-    open_substeps = dict(_open_substeps(record, current))
+    open_substeps = _open_substeps(record, current)
     app_id = _parse_app_id(record)
     starts = [_time(start) for start in _elements(metadata, "attempt_starts")]
     attempt_began = _time(metadata, "last_attempt_started_at") or _newest(starts)
@@ -479,7 +479,7 @@ def _with_attempt(run: Run, record: object, latest: Rollout | None) -> Run:
         batch_began=_newest(_time(each, "started_at") for each in _batch_tries(metadata)),
     )
     latest = next(iter(kept(run, [latest] if latest else ())), None)
-    return replace(run, steps=tuple(_parse_steps(record, run)), latest_rollout=latest)
+    return replace(run, steps=tuple(_recorded_steps(record, run)), latest_rollout=latest)
 
 
 def _parse_phase(record: object, progress: object) -> str | None:
@@ -638,50 +638,60 @@ def wandb_ids(record: object) -> tuple[str, ...]:
 # ---- Timings: in files, or as older gyms wrote them in the record itself.
 
 
-def _open_substeps(record: object, current: int | None) -> Iterator[tuple[str, EpochSeconds]]:
+def _lasted(span: object) -> tuple[float, Seconds] | None:
+    """When it began, 0 if unknown, and what it took, in any gym's words or as `[start, end]`."""
+    if isinstance(span, list):
+        start, end = map(_number, span) if len(span) == 2 else (None, None)  # noqa: PLR2004
+    else:
+        # Counted from the lane's start, or from the epoch.
+        start, end = _number(span, "first_start_s") or _time(span, "start"), _time(span, "end")
+    for key in ("busy_duration_s", "total_duration_s", "duration_s"):
+        if (seconds := _duration(span, key)) is not None:
+            return start or 0, seconds
+    return None if start is None or end is None or end < start else (start, end - start)
+
+
+def _phases_of(phases: object) -> list[Phase]:
+    """What each took that is over, in any of its shapes, by their start."""
+    found: list[Phase] = []
+    for name, phase in _items(phases):
+        spans = [span for each in _elements(phase) or [phase] if (span := _lasted(each))]
+        if spans:
+            found.append((min(spans)[0], clean(name), sum(seconds for _, seconds in spans)))
+    return sorted(found, key=lambda phase: phase[0])
+
+
+def _timings(step: int, phases: list[Phase], total: Seconds) -> Timings:
+    return Timings(step, tuple((name, seconds) for _, name, seconds in phases), total)
+
+
+def _open_substeps(record: object, current: int | None) -> dict[str, EpochSeconds]:
     """The substeps of the step under way that are not over, and when each began."""
-    steps = [key for key, _ in _items(record, "substep_times") if STEP_KEY.fullmatch(key)]
-    under_way = str(current) if current else max(steps, key=int, default="")
-    for name, substep in _items(record, "substep_times", under_way):
-        start = _time(substep, "start")
-        ended = _duration(substep, "duration_s") is not None or _time(substep, "end")
-        if start is not None and not ended:
-            yield name, start
+    steps = [int(key) for key, _ in _items(record, "substep_times") if STEP_KEY.fullmatch(key)]
+    under_way = _items(record, "substep_times", str(current or max(steps, default="")))
+    started = {name: _time(substep, "start") for name, substep in under_way if not _lasted(substep)}
+    return {name: start for name, start in started.items() if start is not None}
 
 
-def _parse_steps(record: object, run: Run) -> Iterator[Timings]:
+def _recorded_steps(record: object, run: Run) -> Iterator[Timings]:
     """The whole steps of `step_times` and `substep_times`, newest first."""
-    current = run.step.current if run.step else None
-    steps = {
-        int(key)
-        for key, _ in (*_items(record, "step_times"), *_items(record, "substep_times"))
-        if STEP_KEY.fullmatch(key)
-        # Those beyond the current one, too, are of an attempt before this one.
-        if current is None or int(key) <= current
-        if not run.began_after(_time(record, "step_times", key, "start"))
-    }
-    newest = max((current or 0, *steps))
-    for step in sorted(steps, reverse=True):
-        times = _member(record, "step_times", str(step))
+    timed = _phases_of(_member(record, "step_times"))
+    measured = {step: (began, seconds) for began, step, seconds in timed}
+    keys = {*measured, *dict(_items(record, "substep_times"))}
+    steps = sorted((int(key) for key in keys if STEP_KEY.fullmatch(key)), reverse=True)
+    last = run.step.current if run.step else max(steps, default=0)
+    for step in steps:
         substeps = dict(_items(record, "substep_times", str(step)))
         phases = _phases_of(substeps)
-        total = _duration(times, "duration_s")
-        start, end = _time(times, "start"), _time(times, "end")
-        if total is None and start is not None and end is not None and end >= start:
-            total = end - start
+        began, total = measured.get(str(step), (0, None))
         # Where it was not measured, the step is whole once a later one has begun.
-        if times is None and step < newest and phases and len(phases) == len(substeps):
-            total = _span(phases)
-        if total is not None:
-            yield Timings(step, tuple(phase[1:] for phase in phases), total)
-
-
-def _span(phases: list[Phase]) -> Seconds:
-    """From the first start to the last end, since phases can overlap; else their sum."""
-    starts = [began for began, _, _ in phases if began is not None]
-    if len(starts) < len(phases):
-        return sum(seconds for _, _, seconds in phases)
-    return max(began + seconds for began, _, seconds in phases if began is not None) - min(starts)
+        whole = step < last and phases and len(phases) == len(substeps)
+        if total is None and whole and phases[0][0]:
+            # From the first start to the last end, since phases can overlap.
+            total = max(start + seconds for start, _, seconds in phases) - phases[0][0]
+        # Those beyond the current one, too, are of an attempt before this one.
+        if total is not None and step <= last and not run.began_after(began):
+            yield _timings(step, phases, total)
 
 
 def _numbered(written: Mapping[str, int], pattern: str) -> list[tuple[int, int, str]]:
@@ -698,45 +708,21 @@ def newest_timing_files(written: Mapping[str, int], steps: int) -> dict[int, str
     return {rollout_id: name for _, rollout_id, name in files[-steps:]}
 
 
-def parse_substep_timings(records: Mapping[int, object], run: Run) -> tuple[Timings, ...]:
-    """The whole steps of this attempt among the driver's timing records, newest first."""
+def with_timings(run: Run, records: Mapping[int, object]) -> Run:
+    """The run with what the driver's timing records tell, by their rollouts' ids."""
     # A crash makes its step's record final, too: only a step below the current one is whole.
     last = run.step.current - (run.status != "completed") if run.step else COUNT_LIMIT
+    asynchronous = False
     steps: list[Timings] = []
     for rollout_id, record in sorted(records.items(), reverse=True):
-        whole = rollout_id < last and not _is_false(record, "final")
         phases = _phases_of(_member(record, "phases"))
+        # Then rollouts are made while it trains.
+        asynchronous = asynchronous or "wait_for_rollout" in (name for _, name, _ in phases)
+        whole = rollout_id < last and not _is_false(record, "final")
         if phases and whole and not run.began_after(_number(record, "lane_start_unix_s")):
             total = sum(seconds for _, name, seconds in phases if name not in BESIDE_THE_STEP)
-            steps.append(Timings(rollout_id + 1, tuple(phase[1:] for phase in phases), total))
-    return tuple(steps)
-
-
-def is_asynchronous(records: Iterable[object]) -> bool:
-    """Whether the driver waits for rollouts that are made while it trains."""
-    return any("wait_for_rollout" in dict(_items(record, "phases")) for record in records)
-
-
-def _phases_of(phases: object) -> list[Phase]:
-    """What each took, in any of its shapes; by their start, as they stand where one is missing."""
-    found: list[Phase] = []
-    for name, phase in _items(phases):
-        spans = [
-            (start, end)
-            for span in _elements(phase)
-            if isinstance(span, list) and len(span) == 2  # noqa: PLR2004 - [start, end]
-            if (start := _number(span[0])) is not None
-            if (end := _number(span[1])) is not None and end >= start
-        ]
-        began = min(spans)[0] if spans else _number(phase, "first_start_s")
-        seconds = sum(end - start for start, end in spans) if spans else None
-        for key in ("busy_duration_s", "total_duration_s", "duration_s"):
-            seconds = _duration(phase, key) if seconds is None else seconds
-        if seconds is not None:
-            began = _time(phase, "start") if began is None else began
-            found.append((began, clean(name), seconds))
-    started = all(began is not None for began, _, _ in found)
-    return sorted(found, key=lambda phase: phase[0] or 0) if started else found
+            steps.append(_timings(rollout_id + 1, phases, total))
+    return replace(run, steps=tuple(steps) or run.steps, asynchronous=asynchronous)
 
 
 # ---- Rows: of the runs, and of the rollouts.
@@ -1278,11 +1264,9 @@ async def read_run(query: str, source: Source) -> Found:
     app_state = asyncio.create_task(_read_app(run.app_id, source.env))
     updated = _with_updates(store, run.run_id, record, beside.updates)
     record, timings, metrics = await asyncio.gather(updated, beside.timings, beside.metrics)
-    run = replace(parse_run(record, run.run_id), asynchronous=is_asynchronous(timings.values()))
+    run = with_timings(parse_run(record, run.run_id), timings)
     sign = _newest((run.last_sign, *(metric.at for metric in metrics)))
-    steps = parse_substep_timings(timings, run) or run.steps
-    asked = replace(run, last_sign=sign, steps=steps)
-    asking = asyncio.create_task(_ask(source, asked, app_state))
+    asking = asyncio.create_task(_ask(source, replace(run, last_sign=sign), app_state))
     has_result = await store.noted(beside.result)
     if run.unread_times:
         source.note(f"times can't be read in the record: {', '.join(run.unread_times)}")
@@ -1297,11 +1281,7 @@ async def read_run(query: str, source: Source) -> Found:
             run = replace(run, status=again.status, ended_at=again.ended_at, error=again.error)
             has_result = has_result or await store.soon(_left_result(store, run.run_id), RESULTS)
     return Found(
-        run=replace(
-            run,
-            steps=parse_substep_timings(timings, run) or run.steps,
-            submitted=run.submitted and not rollouts,
-        ),
+        run=replace(with_timings(run, timings), submitted=run.submitted and not rollouts),
         app=app,
         rollouts=rollouts,
         has_result=has_result,
@@ -3148,8 +3128,8 @@ def metrics_text(metrics: Sequence[Metric]) -> str:
 
 def timings_text(timings: Timings) -> str:
     """`step 11: generate_rollouts 3m 50s · … · total 4m 37s`."""
-    total = [] if timings.total is None else [("total", timings.total)]
-    parts = (f"{phase} {duration_text(took)}" for phase, took in (*timings.phases, *total))
+    spans = (*timings.phases, ("total", timings.total))
+    parts = (f"{phase} {duration_text(took)}" for phase, took in spans)
     return f"step {timings.step}: {' · '.join(parts)}"
 
 
