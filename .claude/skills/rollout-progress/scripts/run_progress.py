@@ -761,24 +761,20 @@ def rollout_rows(raw: bytes, run_id: str) -> Iterable[object]:
 
 
 def _rows_of_run(raw: bytes, run_id: str) -> list[object] | None:
-    """The stretch of rows that holds those of one run; None where it isn't sure to hold all."""
-    # Decoding all runs' takes a second. Rows are sorted by their run, and begin with it.
-    key = b'{"training_run_id": "'
-    cited = json.dumps(run_id, ensure_ascii=False).encode()
-    named = key[:-1] + cited
-    first, last = raw.find(named), raw.rfind(named)
-    if not raw.startswith(b'{"items": [') or not raw.rstrip().endswith(b"}]}") or b"\\u" in raw:
+    """The rows of this run; None where they aren't sure to be all. Decoding all takes a second."""
+    if not raw.startswith(b'{"items": [') or not raw.endswith(b"}]}") or b"\\u" in raw:
         return None
-    if first < 0:
-        return None if cited in raw else []
-    following = raw.find(key, last + 1)
-    stretch = raw[first : following if following > 0 else raw.rindex(b"]")]
+    # Rows are sorted by their run, and begin with it.
+    key, cited = b'{"training_run_id": ', json.dumps(run_id, ensure_ascii=False).encode()
+    first, last = raw.find(key + cited), raw.rfind(key + cited)
+    end = raw.find(key, last + 1)
+    stretch = raw[first : end if end > 0 else len(raw) - 2] if first > 0 else b""
     try:
-        rows = json.loads(b"[" + stretch.rstrip(b", \n") + b"]")
+        rows = json.loads(b"[" + stretch.rstrip(b", ") + b"]")
     except (ValueError, RecursionError):
         return None
-    # Each of its rows is in the stretch.
-    return rows if len(rows) >= raw.count(cited) == stretch.count(cited) else None
+    mine = [row for row in rows if _text(row, "training_run_id") == run_id]
+    return mine if len(mine) == raw.count(cited) else None
 
 
 def _parse_rollout(item: object) -> Rollout | None:
@@ -834,30 +830,26 @@ def with_updates(record: object, updates: Sequence[object]) -> object:
     if not isinstance(record, dict):
         return record
     metadata = dict(_items(record, "metadata"))
-    notices = [update for update in updates if _member(update, "framework_progress")]
-    rollouts = [update for update in updates if _member(update, "latest_rollout")]
-    notice = max(notices, key=_progress_age, default=None)
-    rollout = max(rollouts, key=_rollout_age, default=None)
-    phase = _scalar(record, "framework_status")
-    if notice and _progress_age(notice)[0] >= _progress_age(metadata)[0]:
-        metadata["framework_progress"] = _member(notice, "framework_progress")
-        phase = _scalar(notice, "framework_status") or phase
-    if rollout and _rollout_age(rollout) >= _rollout_age(metadata):
-        metadata["latest_rollout"] = _member(rollout, "latest_rollout")
+    holders = (*updates, metadata)  # in this order: of what is equally new, a notice is right
+    notice = _newest_holder(holders, "framework_progress", "updated_at", "current")
+    rollout = _newest_holder(holders, "latest_rollout", "rollout_id", "created_at")
     known = _newest(_time(each, "updated_at") for each in (record, *updates))
-    at = known or record.get("updated_at")  # which is told of, if it can't be read
-    return {**record, "metadata": metadata, "framework_status": phase, "updated_at": at}
+    return {
+        **record,
+        "metadata": {
+            **metadata,
+            "framework_progress": _member(notice, "framework_progress"),
+            "latest_rollout": _member(rollout, "latest_rollout"),
+        },
+        "framework_status": _scalar(notice, "framework_status") or record.get("framework_status"),
+        "updated_at": known or record.get("updated_at"),  # which is told of, if it can't be read
+    }
 
 
-def _progress_age(holder: object) -> tuple[float, int]:
-    progress = _member(holder, "framework_progress")
-    return _time(progress, "updated_at") or 0, _count(progress, "current") or 0
-
-
-def _rollout_age(holder: object) -> tuple[int, float]:
-    latest = _member(holder, "latest_rollout")
-    rollout_id = _count(latest, "rollout_id")
-    return -1 if rollout_id is None else rollout_id, _time(latest, "created_at") or 0
+def _newest_holder(holders: Iterable[object], kind: str, *ages: str) -> object:
+    """What holds the newest notice of a kind, by these of its times and counts."""
+    having = [holder for holder in holders if _member(holder, kind)]
+    return max(having, key=lambda each: [_time(each, kind, age) or 0 for age in ages], default=None)
 
 
 # ---- Metrics: of the histories that the trainer logs, what tells whether it learns.
@@ -956,16 +948,14 @@ def nearest_runs(query: str, run_ids: Iterable[str]) -> tuple[str, ...]:
     """Up to three ids that the query may have meant, the nearest first."""
     if len(query) > QUERY_LIMIT:
         return ()
-    scores: dict[str, float] = {}
-    for run_id in run_ids:
+    ids: dict[str, list[str]] = {}
+    for run_id in sorted(run_ids):
         folded = run_id.casefold()
         # A scrap is compared with as much of the id as was typed, and with its words.
         for part in (folded, folded[: len(query)], folded.rpartition("-")[0]):
-            matcher = difflib.SequenceMatcher(None, part, query)
-            if matcher.real_quick_ratio() >= NEAR and matcher.quick_ratio() >= NEAR:
-                scores[run_id] = max(scores.get(run_id, 0), matcher.ratio())
-    near = [run_id for run_id, score in scores.items() if score >= NEAR]
-    return tuple(sorted(near, key=lambda run_id: (-scores[run_id], run_id))[:3])
+            ids.setdefault(part, []).append(run_id)
+    near = difflib.get_close_matches(query, ids, n=9, cutoff=NEAR)  # each id has three parts
+    return tuple(dict.fromkeys(run_id for part in near for run_id in ids[part]))[:3]
 
 
 # ======================================================================================
