@@ -581,8 +581,9 @@ def no_modal(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_a_wrong_command_line_is_told(words: tuple[str, ...], told: str) -> None:
-    with pytest.raises(run_progress.UsageError) as raised:
+    with pytest.raises(run_progress.ProgressError) as raised:
         run_progress.parse_arguments(words)
+    assert raised.value.kind == "usage"
     assert re.fullmatch(f".*{told}.*; see run_progress.py --help", str(raised.value))
 
 

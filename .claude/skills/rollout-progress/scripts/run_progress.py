@@ -972,33 +972,22 @@ SDK = {"modal", "grpclib", "aiohttp"}
 OPENING_PATIENCE = 20.0
 
 
+# The kinds of error, each with its exit status.
+STATUS_OF = {"unreadable": 1, "usage": 2, "no_match": 3, "several_match": 4}
+
+
 class ProgressError(Exception):
-    """What ends the command without showing a run: a line for the user, and an exit status."""
+    """What ends the command without showing a run: a line for the user, and its kind.
 
-    status, kind = 1, "unreadable"
+    Where several runs match, it has the newest `candidates` of them, and how many there are `more`.
+    """
 
-
-class UsageError(ProgressError):
-    """The command line is wrong."""
-
-    status, kind = 2, "usage"
-
-
-class NoMatchError(ProgressError):
-    """No run matches the query."""
-
-    status, kind = 3, "no_match"
-
-
-class SeveralMatchError(ProgressError):
-    """Several runs match: the newest `candidates` of them are to be listed."""
-
-    status, kind = 4, "several_match"
-
-    def __init__(self, message: str, candidates: tuple[Run, ...], more: int) -> None:
-        """Keep the runs to list, and how many more there are."""
-        super().__init__(message)
-        self.candidates, self.more = candidates, more
+    def __init__(
+        self, line: str, kind: str = "unreadable", candidates: tuple[Run, ...] = (), more: int = 0
+    ) -> None:
+        """Keep what is to be told."""
+        super().__init__(line)
+        self.kind, self.candidates, self.more = kind, candidates, more
 
 
 class ReadError(ProgressError):
@@ -1522,7 +1511,7 @@ async def _read_summary(store: Store) -> tuple[dict[str, object], str | None, bo
 
 
 async def _choose(query: str, index: Index) -> str:
-    """The one run id that the query means; NoMatchError or SeveralMatchError otherwise."""
+    """The one run id that the query means; ProgressError where none matches, or several do."""
     matched = match_runs(query, index.rows, index.written)
     named = any(query in run_id.casefold() for run_id in matched)
     if not named and re.fullmatch(r"[\w.-]+", query):  # else it can be no other id either
@@ -1534,12 +1523,12 @@ async def _choose(query: str, index: Index) -> str:
     if matched:
         runs = await _read_candidates(index.newest_first(matched)[:CANDIDATES_SHOWN], index)
         told = f"{len(matched)} runs match {shown}: give more of the id, or the app id"
-        raise SeveralMatchError(told, runs, more=len(matched) - len(runs))
+        raise ProgressError(told, "several_match", runs, more=len(matched) - len(runs))
     if index.failures:
         raise ProgressError(f"{index.failures[0]}; no run matches {shown} in what could be read")
     near = nearest_runs(query, index.homes)
     advice = f"did you mean {' or '.join(near)}?" if near else "is it in another environment (-e)?"
-    raise NoMatchError(f"no run matches {shown}: {advice}")
+    raise ProgressError(f"no run matches {shown}: {advice}", "no_match")
 
 
 async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) -> tuple[str, ...]:
@@ -4009,7 +3998,7 @@ class Arguments(argparse.Namespace):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{clean(message)}; see {self.prog} --help")
+        raise ProgressError(f"{clean(message)}; see {self.prog} --help", "usage")
 
     def print_help(self, file: object = None) -> None:  # noqa: ARG002 - as argparse has it
         # Argparse would keep a failed write to itself. With -OO the text is in the file alone.
@@ -4033,7 +4022,7 @@ def _within(number: type[Number], least: float, most: float) -> Callable[[str], 
 
 
 def parse_arguments(words: Sequence[str]) -> Arguments:
-    """Judge the command line before any reading; UsageError where it is wrong."""
+    """Judge the command line before any reading; ProgressError where it is wrong."""
     parser = _Parser(prog="run_progress.py", allow_abbrev=False)
     parser.add_argument("query", metavar="RUN", nargs="?", type=read_query)
     output = parser.add_mutually_exclusive_group()
@@ -4448,17 +4437,16 @@ def run_command(words: Sequence[str]) -> int:
         error = raised if isinstance(raised, ProgressError) else unexpected(raised)
         for line in traceback.format_exc().splitlines() if "--debug" in words else ():
             tell(guard(clean(line)))
-    several = error if isinstance(error, SeveralMatchError) else None
-    candidates = guarded(several.candidates, guard) if several else ()
+    candidates = guarded(error.candidates, guard)
     message = guard(str(error))
     if "--json" in words:
         rows = [row_object(run) for run in candidates]
         print_json({"error": {"kind": error.kind, "message": message, "candidates": rows}})
-    elif several:
-        block = runs_block([(run, None) for run in candidates], several.more, time.time())
+    elif candidates:
+        block = runs_block([(run, None) for run in candidates], error.more, time.time())
         show(open_console(fold=False), block)
     complain(message)
-    return error.status
+    return STATUS_OF[error.kind]
 
 
 def unexpected(error: Exception) -> ProgressError:
