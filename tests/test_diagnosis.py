@@ -36,7 +36,7 @@ PATTERNS = {
     for name, value in vars(tool).items()
     if isinstance(value, re.Pattern) and isinstance(value.pattern, str)
 }
-TOLD = [part.strip() for kind in tool.KINDS for part in kind.told.split(";")]
+TOLD = [part.strip() for kind in tool.KINDS for part in kind.words.split(";")]
 WORDS = sorted(
     {word for part in TOLD for word in part.partition(" ~ ")[0].split("|")}
     | {
@@ -362,7 +362,7 @@ def test_a_chain_may_begin_above_a_tail_that_holds_no_progress_before_it() -> No
 
 def test_each_kind_is_told_in_lower_case_since_that_is_how_messages_are_searched() -> None:
     for kind in tool.KINDS:
-        words = [part.partition(" ~ ")[0] for part in kind.told.split(";")]
+        words = [part.partition(" ~ ")[0] for part in kind.words.split(";")]
         assert words == [word.lower() for word in words]
 
 

@@ -102,7 +102,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
@@ -1713,7 +1713,7 @@ CHANGE = "only after a change"
 
 
 class Kind(NamedTuple):
-    """A kind of failure; `told` is how, in lower case: words, or words ~ regex.
+    """A kind of failure; `words` tell of it, in lower case: words, or words ~ regex.
 
     A `fault` ends a process, a `request` is one of many. `restart` says whether that helps.
     """
@@ -1722,7 +1722,7 @@ class Kind(NamedTuple):
     nature: Literal["fault", "request", "error"]
     restart: str | None
     next: str | None
-    told: str
+    words: str
 
 
 def _status(number: str) -> str:
@@ -1731,7 +1731,7 @@ def _status(number: str) -> str:
     return rf'{word}{number}\b(?!\.\d)|" {number}\b|\b{number}, message='
 
 
-# The first that is told in a message is its kind; the last is any other.
+# The first whose words are in a message is its kind; the last is any other.
 KINDS = (
     Kind("preempted", "fault", "helps",
         "Modal starts it again by itself, which helps: watch that it resumes from a checkpoint",
@@ -1763,8 +1763,8 @@ KINDS = (
         device lost; failed to launch on the gpu; no cuda-capable device; busy or unavailable;
         system not yet initialized; device-side assert; _status_execution_failed; nvlink error"""),
     Kind("config", "fault", CHANGE, "start it again only with an image that fits the GPU's driver",
-        r"""error 80[34]: ~ error 80[34]\b; forward compatibility was attempted; no kernel image;
-        driver version is insufficient; nvidia driver on your system is too old;
+        r"""error 803|error 804 ~ error 80[34]\b; forward compatibility was attempted;
+        no kernel image; driver version is insufficient; nvidia driver on your system is too old;
         unsupported toolchain; found no nvidia driver; not compatible with the current pytorch"""),
     Kind("nccl_timeout", "fault", None, "one rank is lost or slow: find the first that fails",
         r"""watchdog caught collective operation timeout; seconds waiting for clients;
@@ -1848,7 +1848,7 @@ def _listed(words: str) -> tuple[str, ...]:
 
 
 # Numbers that tell of a failure, and words of what else fails.
-NUMBERS = ("401", "403", "404", "429", "500", "502", "503", "504")
+NUMBERS = re.compile(r"\b(?:40[134]|429|50[0234]|80[34])\b")
 TRACES = _listed("""error; exception; interrupt; exit; retr; attempt; fail; fatal; kill; died; timed
     out; timeout; connect; expired:; closed:; backing off; (try""")
 # What only passes on what another process or line tells, or how a process ends after it.
@@ -1983,9 +1983,9 @@ ENDED = re.compile(
 GONE = re.compile(
     r"\b(?:runner|job|process|app|run|training|script|failed)\b.{0,60}\bcode:? ?[1-9]"
 )
-BAR = re.compile(r"[^|]{0,200}\| *([\d.]+[kMGT]?)/([\d.]+[kMGT]?) \[")
+BAR = re.compile(r"[^|]{0,200}\| *([\d.]{1,15}[kMGT]?)/([\d.]{1,15}[kMGT]?) \[")
 LOADS = re.compile(r"(?i:load|fetch|captur|compil|download|shards|warm)")
-COUNTED = re.compile(r"\b(\d[\d,]*)(?: of | ?/ ?| out of )(\d[\d,]*)\b(?!/|%)")
+COUNTED = re.compile(r"\b(\d[\d,]{0,15})(?: of | ?/ ?| out of )(\d[\d,]{0,15})\b(?!/|%)")
 STATED = re.compile(
     r"(?:ran for|waiting|after|within|timeout(?:\(ms\))?=) ?(\d{1,9})(?:\.\d+)? ?"
     r"(?:ms|milli|s\b|sec|min)?"
@@ -2000,30 +2000,30 @@ Hint: TypeAlias = tuple[int, str]  # a kind's place, and the regex that has to b
 NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
+def _has(text: str, words: Iterable[str]) -> bool:
+    return any(map(text.__contains__, words))
+
+
 @cache  # since most runs of the tool need none of them
-def _told(*, numbered: bool) -> dict[str, list[Hint]]:
-    """Of each word, with digits or without, what it hints at: no kind beyond the last place."""
-    told: dict[str, list[Hint]] = {trace: [(len(KINDS), "")] for trace in TRACES}
+def _hints_by_word() -> dict[str, list[Hint]]:
+    """What each word hints at: no kind beyond the last place."""
+    hints: dict[str, list[Hint]] = {trace: [(len(KINDS), "")] for trace in TRACES}
     for place, kind in enumerate(KINDS):
-        for words, _, regex in (part.partition(" ~ ") for part in _listed(kind.told)):
+        for words, _, regex in (part.partition(" ~ ") for part in _listed(kind.words)):
             for word in words.split("|"):
-                told.setdefault(word, []).append((place, regex))
-    return {word: told[word] for word in told if (word.translate(NO_DIGITS) != word) == numbered}
+                hints.setdefault(word, []).append((place, regex))
+    return hints
 
 
 @lru_cache(maxsize=2_000)  # but for their digits, most lines of a log are like others of it
 def _hints_in(text: str) -> tuple[Hint, ...]:
-    told = _told(numbered=False)
-    return tuple(hint for word in filter(text.__contains__, told) for hint in told[word])
+    hints = _hints_by_word()
+    return tuple(hint for word in filter(text.__contains__, hints) for hint in hints[word])
 
 
 def _hints(text: str) -> tuple[Hint, ...]:
     """What a text in lower case hints at; nothing, where it tells of no failure for sure."""
-    hints = _hints_in(text.translate(NO_DIGITS))
-    if not any(map(text.__contains__, NUMBERS)):
-        return hints
-    told = _told(numbered=True)
-    return hints + tuple(hint for word in filter(text.__contains__, told) for hint in told[word])
+    return _hints_in(text if NUMBERS.search(text) else text.translate(NO_DIGITS))
 
 
 def kind_of(message: str) -> Kind | None:
@@ -2036,13 +2036,13 @@ def kind_of(message: str) -> Kind | None:
 @lru_cache(maxsize=2_000)
 def _side(text: str) -> Side:
     lowered = text.lower()
-    sides = (side for side, words in SIDES.items() if any(map(lowered.__contains__, words)))
+    sides = (side for side, words in SIDES.items() if _has(lowered, words))
     return next(sides, "both")
 
 
 def _echoes(said: str) -> bool:
     lowered = said.lower()
-    return bool(ECHO.match(lowered)) or any(map(lowered.__contains__, ECHOES))
+    return bool(ECHO.match(lowered)) or _has(lowered, ECHOES)
 
 
 def _unquoted(said: str) -> str:
@@ -2055,7 +2055,7 @@ def _is_noise(message: str) -> bool:
 
 
 def _is_handled(message: str) -> bool:
-    return any(map(message.lower().__contains__, HANDLED))
+    return _has(message.lower(), HANDLED)
 
 
 # ======================================================================================
@@ -2094,7 +2094,7 @@ class Line(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far the work of a phase is, by a counter."""
+    """How far the work of a phase is, by a counter; a total of 0 is none."""
 
     what: str
     done: int
@@ -2118,7 +2118,12 @@ class Event(NamedTuple):
     tried: bool = False  # by what grades answers: it fails often, and scores 0
     attempt: int = 1
     attempts: int = 0
-    counter: Progress | None = None
+    counter: Progress = Progress("", 0, 0)
+
+    @property
+    def counts(self) -> tuple[str, str, int]:
+        """What a counter counts, and whose it is."""
+        return self.line.writer, self.counter.what, self.counter.total
 
 
 @dataclass(frozen=True)
@@ -2164,8 +2169,8 @@ def diagnose(tail: str, asked: int = 0) -> Diagnosis:
     written: dict[str, list[Line]] = {}
     for line in lines:
         written.setdefault(line.writer, []).append(line)
-    told = (event for said in written.values() for event in _events(said))
-    events = sorted(told, key=lambda event: event.line.number)
+    events = [event for said in written.values() for event in _events(said)]
+    events.sort(key=lambda event: event.line.number)
     signs = [event.line for event in events if event.what == "progress"]
     patience = RETRIED_FOR if signs else RETRIED_FOR * STARTING
     chain = _chain(_standing(events, lines[-1].at), patience)
@@ -2262,42 +2267,38 @@ def _record(head: str, said: str) -> tuple[str, str]:
     return (f"{head} {level}", f"{': '.join(told)} {json.dumps(rest)}") if level else (head, said)
 
 
-def _events(said: Sequence[Line]) -> Iterator[Event]:
+def _events(said: Sequence[Line]) -> list[Event]:
     """What the lines of one writer tell, each failure with what the next line says of it."""
-    counted: dict[str, float] = {}
-    last: Event | None = None
+    events: list[Event] = []
+    counted: dict[str, int] = {}
     ending = False  # what comes after that signal is how it ends
     at = ended = 0
     while at < len(said):
         start, line = at, said[at]
-        ending |= "SIGTERM received" in line.message
         at, event = _next_event(said, start)
-        if event and event.counter:
+        ending |= "SIGTERM received" in line.message
+        if event and event.counter.total:
             what, done, total, *_ = event.counter
-            rises = done > counted.get(what, done) or (what not in counted and done == total)
+            rises = done > counted.get(what, total - 1)
             counted[what] = done
             event = event._replace(what="progress") if rises else event
-        if event and event.what == "failure" and event.line is not line:
-            retried = last is not None and start == ended and last.attempt < last.attempts
-            mild = MILD.search(line.head) and not SEVERE.search(line.head)
-            handled = retried or mild or (start > 0 and _is_handled(said[start - 1].message))
-            event = event._replace(what="retry") if handled else event
-        if last and event and event.what == "retry" and _goes_with(event, last):
-            last = last._replace(what="retry", attempt=event.attempt, attempts=event.attempts)
-        elif last and last.what == "failure" and start == ended and _is_handled(line.message):
-            last = last._replace(what="retry")
+        last = events[-1] if events else Event("data", line)
+        beside = last if start == ended else Event("data", line)
+        if event and _goes_with(event, last):
+            events[-1] = last._replace(what="retry", attempt=event.attempt, attempts=event.attempts)
+        elif beside.what == "failure" and _is_handled(line.message):
+            events[-1] = last._replace(what="retry")
         elif event and not (ending and event.what == "failure"):
-            if last:
-                yield last
-            last, ended = event, at
-    if last:
-        yield last
+            retried = event.what == "failure" and beside.attempt < beside.attempts
+            events.append(event._replace(what="retry") if retried else event)
+            ended = at
+    return events
 
 
 def _goes_with(retry: Event, last: Event) -> bool:
-    """Whether the line of a retry belongs to what was told just before."""
-    same = last.what == "failure" and last.mention and retry.kind in (OTHER, last.kind)
-    return same and retry.line.at - last.line.at <= 1
+    """Whether that is the retry of what was mentioned just before."""
+    mentioned = retry.what == "retry" and last.what == "failure" and last.mention
+    return mentioned and retry.kind in (OTHER, last.kind) and retry.line.at - last.line.at <= 1
 
 
 def _next_event(said: Sequence[Line], at: int) -> tuple[int, Event | None]:
@@ -2308,18 +2309,26 @@ def _next_event(said: Sequence[Line], at: int) -> tuple[int, Event | None]:
         return next((_traceback(said, n)[0] for n in opens), at + 1), None
     if _opens_traceback(line):
         return _traceback(said, at)
-    chat = "<|" in line.message
-    short = len(line.message) <= OPENING and any(map(line.message.lower().__contains__, MARKS))
-    if not chat and not (short and OPENS.match(line.message)):
-        return at + 1, _event(line)
-    for end in range(at + 1, len(said)):
+    if "<|" in line.message or _opens_data(line.message):
+        return _data_end(said, at), None
+    return at + 1, _event(line)
+
+
+def _opens_data(message: str) -> bool:
+    return len(message) <= OPENING and _has(message.lower(), MARKS) and bool(OPENS.match(message))
+
+
+def _data_end(said: Sequence[Line], start: int) -> int:
+    """Where the block of data that begins there ends."""
+    logged = said[start].head or "<|" in said[start].message
+    for end in range(start + 1, len(said)):
         message = said[end].message
-        logged = said[end].head and (line.head or chat)
-        if (logged and not CLOSES.match(message)) or STEP.match(message):
-            return end, None
-        if CLOSES.match(message) and not OPENS.match(message):
-            return end + 1, None
-    return len(said), None
+        closes = CLOSES.match(message)
+        if STEP.match(message) or (logged and said[end].head and not closes):
+            return end
+        if closes and not OPENS.match(message):
+            return end + 1
+    return len(said)
 
 
 def _opens_traceback(line: Line) -> bool:
@@ -2328,9 +2337,17 @@ def _opens_traceback(line: Line) -> bool:
     return begins or "Traceback (most" in message or message.lstrip(" >").startswith('File "')
 
 
-def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
-    """The traceback, or the chain of them, that begins there, and where it ends."""
-    told: list[Line] = []
+class Thrown(NamedTuple):
+    """A traceback, or a chain of them: its exceptions' lines, its frames, where it ends."""
+
+    exceptions: list[Line]
+    frames: list[str]
+    end: int
+
+
+def _thrown(said: Sequence[Line], start: int) -> Thrown:
+    """The traceback, or the chain of them, that begins there."""
+    exceptions: list[Line] = []
     frames: list[str] = []
     opens = said[start].message
     base = len(opens) - len(opens.lstrip()) if opens.lstrip().startswith("Traceb") else 0
@@ -2347,50 +2364,65 @@ def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
             break
         elif not set_in:
             at, whole = _whole_message(said, at)
-            told.append(whole)
+            exceptions.append(whole)
             in_frames = False
             continue
         at += 1
-    at = max(at, start + 1)
-    numbers = tuple(line.number for line in said[start:at])
-    if not told or (frames and all(map(TEMPORARY.search, frames))):
-        return at, Event("data", said[start], numbers)
-    # The first is the cause, unless it only points elsewhere, or another library's is named alike.
-    names = [line.message.partition(":")[0].rpartition(".") for line in told]
-    own = (n for n, line in enumerate(told) if not _echoes(line.message))
-    first = next(own, len(told) - 1)
-    if BARE.fullmatch(told[first].message):  # looked up; what failed over that tells more
-        first = next((n for n, line in enumerate(told) if kind_of(line.message)), first)
+    return Thrown(exceptions, frames, max(at, start + 1))
+
+
+def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
+    """What the traceback, or the chain of them, that begins there tells, and where it ends."""
+    exceptions, frames, end = _thrown(said, start)
+    numbers = tuple(line.number for line in said[start:end])
+    if not exceptions or (frames and all(map(TEMPORARY.search, frames))):
+        return end, Event("data", said[start], numbers)
+    cause = _first_cause(exceptions)
+    event = _failure(cause, cause.message, numbers)
+    before = said[start - 1].message if start else ""
+    seen = (said[start].writer, before, said[start].message, *frames[:1])
+    # Nobody caught what passed the outermost frame, or what another process tells.
+    uncaught = "in <module>" in "".join(frames) or any(_echoes(line.message) for line in exceptions)
+    mild = MILD.search(said[start].head) and not SEVERE.search(said[start].head)
+    return end, event._replace(
+        what="retry" if mild or _is_handled(before) else "failure",
+        tried=any(map(GRADER.search, seen)) and not uncaught,
+    )
+
+
+def _first_cause(exceptions: Sequence[Line]) -> Line:
+    """The first of a chain but for what only points elsewhere, and for another library's name."""
+    names = [line.message.partition(":")[0].rpartition(".") for line in exceptions]
+    own = (n for n, line in enumerate(exceptions) if not _echoes(line.message))
+    first = next(own, len(exceptions) - 1)
+    if BARE.fullmatch(exceptions[first].message):  # looked up; what failed over that tells more
+        first = next((n for n, line in enumerate(exceptions) if kind_of(line.message)), first)
     while names[first + 1 :] and names[first][2] == names[first + 1][2] and names[first][0]:
         first += 1
-    event = _failure(told[first], told[first].message, numbers)
-    before = said[start - 1].message if start else ""
-    graded = any(map(GRADER.search, (said[start].writer, before, opens, *frames[:1])))
-    # Nobody caught what passed the outermost frame, or what another process tells.
-    uncaught = "in <module>" in "".join(frames) or any(_echoes(line.message) for line in told)
-    return at, event._replace(tried=graded and not uncaught)
+    return exceptions[first]
 
 
 def _whole_message(said: Sequence[Line], at: int) -> tuple[int, Line]:
     """An exception's line with what it goes on with: lines set in, or the output it announces."""
-    first = said[at]
-    told = [first.message.strip()]
-    announced, logged = OUTPUTS.search(told[0]), bool(LOGGED.search(first.head))
-    flush = announced or LISTS.search(told[0])
-    for end in range(at + 1, min(at + OUTPUT, len(said))):
-        line = said[end]
-        message = line.message.strip()
-        goes_on = flush or line.message.startswith("  ")
-        if not goes_on or _opens_traceback(line) or message.startswith(BETWEEN):
-            break
-        if logged != bool(LOGGED.search(line.head)) or line.at - first.at > 1:
-            break
-        telling = not announced or kind_of(message) or WRONG.search(message.lower())
-        if telling and len(told) < SAID and not BOILERPLATE.match(message):
-            told.append(message)
-    else:
-        end = min(at + OUTPUT, len(said))
-    return end, first._replace(message=" ".join(told))
+    first, message = said[at], said[at].message.strip()
+    announced = OUTPUTS.search(message)
+    flush = announced or LISTS.search(message)
+    goes_on = partial(_goes_on, first, margin="" if flush else "  ")
+    rest = list(itertools.takewhile(goes_on, said[at + 1 : at + OUTPUT]))
+    parts = (line.message.strip() for line in rest)
+    if announced:
+        parts = (part for part in parts if kind_of(part) or WRONG.search(part.lower()))
+    telling = (part for part in parts if not BOILERPLATE.match(part))
+    whole = " ".join([message, *itertools.islice(telling, SAID - 1)])
+    return at + 1 + len(rest), first._replace(message=whole)
+
+
+def _goes_on(first: Line, line: Line, margin: str) -> bool:
+    """Whether a line goes on with the message that the first begins."""
+    if _opens_traceback(line) or line.message.strip().startswith(BETWEEN):
+        return False
+    alike = bool(LOGGED.search(line.head)) == bool(LOGGED.search(first.head))
+    return alike and line.message.startswith(margin) and line.at - first.at <= 1
 
 
 def _failure(line: Line, said: str, numbers: tuple[int, ...], kind: Kind | None = None) -> Event:
@@ -2410,7 +2442,7 @@ def _event(line: Line) -> Event | None:
         return None if data else _counter(line, message)
     said = message[begun.end() :].lstrip() if begun else message
     before, word, _ = lowered.partition("saved")
-    saved = word and "checkpoint" in lowered and not any(map(before.__contains__, UNSAVED))
+    saved = word and "checkpoint" in lowered and not _has(before, UNSAVED)
     done = (begun or saved) and not BROKEN.match(said)
     figures = done and FIGURES.search(_unquoted(said[:300]))
     suspect = not figures and bool(_hints(lowered))
@@ -2420,7 +2452,7 @@ def _event(line: Line) -> Event | None:
     if (done and not failing) or ("hroughput" in message and TOKENS.match(message)):
         side = _side(message[:40].translate(NO_DIGITS))
         return Event("progress", line, side=side if side != "both" else _side(line.writer))
-    if failing or any(map(lowered.__contains__, SUCCESS)):
+    if failing or _has(lowered, SUCCESS):
         return failing or Event("success", line)
     gone = "code" in lowered and GONE.search(lowered) and not _is_handled(message)
     if gone or ENDED.match(lowered):
@@ -2442,14 +2474,14 @@ def _failing(line: Line, message: str, said: str) -> Event | None:
     named = None if warned else EXCEPTION.match(said)
     told = message if named else _unquoted(said)
     attempt = ATTEMPT.search(lowered)
-    retry = attempt or any(map(lowered.__contains__, RETRY))
+    retry = attempt or _has(lowered, RETRY)
     kind = kind_of(told) or (kind_of(message) if retry else None)
     unheard = kind is None or kind.nature != "fault" if warned else not (named or retry or kind)
     if unheard or synced or _is_handled(message) or (BOILERPLATE.match(message) and not retry):
         return None
     around = f"{line.writer} {line.head} {lowered}".lower()
     died = not named and kind is not None and kind.name in ("killed", "host_oom", "hang")
-    if died and any(map(around.__contains__, TRIED_OUT)):
+    if died and _has(around, TRIED_OUT):
         return None
     tried = _grades(line.writer)
     event = _failure(line, told, (line.number,), kind)._replace(mention=not named, tried=tried)
@@ -2477,13 +2509,11 @@ def _counter(line: Line, message: str) -> Event | None:
     """The state of a counter: a progress bar's, or `511 of 1319` in words."""
     mark = message.rfind("%|")
     counted = BAR.match(message, mark + 2) if mark >= 0 else COUNTED.search(message)
-    if counted is None:
+    done, total = map(_units, counted.groups()) if counted else (0, 0)
+    if counted is None or not 1 < total <= COUNT_LIMIT or done > total:
         return None
     before, _, what = message[: mark if mark >= 0 else counted.start()].rpartition("]")
     what = what.rstrip("0123456789 %:") or re.sub(r"[^A-Za-z ]+", "", before)
-    done, total = (_units(counted[n]) for n in (1, 2))
-    if not 1 < total <= COUNT_LIMIT or done > total:
-        return None
     side: Side = "rollout" if _side(what + line.writer) == "rollout" else "both"
     side = "own" if LOADS.search(message[: mark + 2]) else side
     return Event("counter", line, side=side, counter=Progress(what[-60:].strip(), done, total))
@@ -2631,28 +2661,26 @@ def _blocker(cause: Group, chain: Sequence[Group]) -> Blocker:
 
 def _progress(events: Sequence[Event]) -> Progress | None:
     """Where the newest counter is, if what it counts is not over."""
-    risen: dict[object, list[tuple[Line, Progress]]] = {}  # since each began anew
-    began = newest = None
+    counters: list[Event] = []
     for event in events:
-        line, count = event.line, event.counter
-        if count is None:
-            step = event.what == "progress" and STEP.match(line.message.strip())
-            if step and "Timer" not in line.message:  # what it counted is over
-                newest, risen = None, {}
-            continue
-        states = risen.setdefault((line.writer, count.what, count.total), [])
-        if states and count.done < states[-1][1].done:
-            states.clear()
-        states.append((line, count))
-        if "%|" in line.message or event.what == "progress":
-            began, newest = states[0], states[-1]
-    if began is None or newest is None or newest[1].done >= newest[1].total:
+        message = event.line.message.strip()
+        if event.counter.total:
+            counters.append(event)
+        elif event.what == "progress" and "Timer" not in message and STEP.match(message):
+            counters.clear()  # what was counted before is over
+    while counters and not (counters[-1].what == "progress" or "%|" in counters[-1].line.message):
+        counters.pop()
+    if not counters or counters[-1].counter.done == counters[-1].counter.total:
         return None
-    last = newest[1]
-    spent, gained = newest[0].at - began[0].at, last.done - began[1].done
+    newest = began = counters[-1]
+    for event in reversed([event for event in counters if event.counts == newest.counts]):
+        if event.counter.done > began.counter.done:  # it began anew after that
+            break
+        began = event
+    what, done, total, *_ = newest.counter
+    spent, gained = newest.line.at - began.line.at, done - began.counter.done
     rate = gained / spent if spent >= MEASURED and gained else None
-    left = (last.total - last.done) / rate if rate else None
-    return Progress(last.what or "counter", last.done, last.total, rate, left)
+    return Progress(what or "counter", done, total, rate, (total - done) / rate if rate else None)
 
 
 # ======================================================================================
