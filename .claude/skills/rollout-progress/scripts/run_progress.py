@@ -109,7 +109,7 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import modal
-    from modal.types import FunctionInfo, MetricSeries
+    from modal.types import FileEntry, FunctionInfo, MetricSeries
     from rich.console import Console, RenderableType
     from rich.live import Live
     from rich.table import Table
@@ -970,6 +970,7 @@ OLDEST_MODAL = (1, 5, 0)
 SDK = {"modal", "grpclib", "aiohttp"}
 # Seconds within which Modal must be reached: the SDK, whose last words tell less, tries for 57.
 OPENING_PATIENCE = 20.0
+MISSING = "it does not exist"
 
 
 # The kinds of error, each with its exit status.
@@ -1057,15 +1058,15 @@ def _address() -> str:
     return re.sub("//[^/ ]*@", "//", told)  # without a name and a password
 
 
-class Store:
-    """The volume, until when it may answer, and the calls that failed meanwhile."""
+class Volume:
+    """One of the gym's volumes, until when it may answer, and the calls that failed meanwhile."""
 
     def __init__(self, name: str, source: Source) -> None:
         """Name the volume; nothing is asked yet."""
         import modal
 
         self.name, self.source = name, source
-        self.volume = modal.Volume.from_name(name, environment_name=source.env)
+        self.modal = modal.Volume.from_name(name, environment_name=source.env)
         self.deadline = asyncio.get_running_loop().time() + source.patience
         self.failures: list[str] = []
 
@@ -1076,7 +1077,7 @@ class Store:
         opening = min(self.source.patience, OPENING_PATIENCE)
         try:
             async with asyncio.timeout(opening):
-                await self.volume.hydrate.aio()
+                await self.modal.hydrate.aio()
         except modal.exception.AuthError as fault:
             words = f"Modal gives no access: {_words(fault)}"
             hint = "" if "modal token new" in words else "; run `modal token new`"
@@ -1094,66 +1095,70 @@ class Store:
             raise ProgressError(f"Modal refused to open {self.name}: {_words(fault)}") from fault
         return None
 
-    async def fetch(self, path: str) -> bytes:
+    async def read_bytes(self, path: str) -> bytes:
         """The contents of a file. Raises BadFileError where there is none, else ReadError."""
 
         async def contents() -> bytes:
-            return b"".join([chunk async for chunk in self.volume.read_file.aio(path)])
+            return b"".join([chunk async for chunk in self.modal.read_file.aio(path)])
 
-        return await self._in_time(contents(), path, self.deadline)
+        return await self._wait_for(contents(), path, self.deadline)
 
-    async def read(self, path: str) -> object:
+    async def read_json(self, path: str) -> object:
         """A file's JSON. Raises BadFileError where there is none, else ReadError."""
-        raw = await self.fetch(path)
+        raw = await self.read_bytes(path)
         try:
             return parse_json(raw)
         except ValueError as error:
             raise BadFileError(path, str(error)) from None
 
-    async def read_all(self, folder: str, names: Iterable[str]) -> list[object]:
-        """The JSON of files in a folder; None for one that can't be read, and why is noted."""
-        return await asyncio.gather(*(self.noted(self.read(f"{folder}/{name}")) for name in names))
+    async def read_each(self, folder: str, names: Iterable[str]) -> list[object]:
+        """The JSON of files in a folder; None for one that can't be read, which is a failure."""
+        paths = (f"{folder}/{name}" for name in names)
+        return await asyncio.gather(*(self.or_none(self.read_json(path)) for path in paths))
 
-    async def written(self, folder: str) -> dict[str, int]:
+    async def list_files(self, folder: str) -> dict[str, int]:
         """The files of a folder and when each was written; ReadError where Modal fails twice."""
+
+        async def entries() -> list[FileEntry]:
+            listing = self.modal.listdir.aio(folder)
+            return await self._wait_for(listing, f"{folder}/", self.deadline)
+
         try:
-            return await self._written(folder)
+            found = await entries()
         except BadFileError:
             return {}
         except ReadError:  # the SDK makes other failed calls again, this one it does not
-            return await self._written(folder)
+            found = await entries()
+        return {entry.path.rpartition("/")[2]: entry.mtime for entry in found}
 
-    async def _written(self, folder: str) -> dict[str, int]:
-        listed = self.volume.listdir.aio(folder)
-        entries = await self._in_time(listed, f"{folder}/", self.deadline)
-        return {entry.path.rpartition("/")[2]: entry.mtime for entry in entries}
-
-    async def soon(self, answer: Awaitable[T], what: str) -> T:
-        """What has a stand-in, if there is time left to read that; else ReadError. It goes on."""
+    async def within_half(self, answer: Awaitable[T], what: str) -> T:
+        """What comes within half the time left, so that a stand-in can be read; else ReadError."""
         half = (asyncio.get_running_loop().time() + self.deadline) / 2
-        return await self._in_time(asyncio.shield(answer), what, half)
+        return await self._wait_for(
+            asyncio.shield(answer), what, half
+        )  # which can be awaited again
 
-    async def noted(self, reading: Awaitable[T]) -> T | None:
-        """What was read, or None where it failed, and why is noted."""
+    async def or_none(self, answer: Awaitable[T]) -> T | None:
+        """What was read, or None where it failed."""
         try:
-            return await reading
+            return await answer
         except ReadError as error:
-            self.note(error)
+            self.failed(error)
             return None
 
-    def note(self, error: ReadError) -> None:
+    def failed(self, error: ReadError) -> None:
         """Keep a failed call; a broken file is none, since what it holds is read elsewhere."""
         if not isinstance(error, BadFileError):
             self.failures.append(str(error))
 
-    async def _in_time(self, answer: Awaitable[T], what: str, until: float) -> T:
+    async def _wait_for(self, answer: Awaitable[T], what: str, until: float) -> T:
         import modal.exception
 
         try:
             async with asyncio.timeout_at(until):
                 return await answer
         except (FileNotFoundError, modal.exception.NotFoundError):
-            raise BadFileError(what, "it does not exist") from None
+            raise BadFileError(what, MISSING) from None
         except TimeoutError:
             given = self.source.patience - (self.deadline - until)
             raise ReadError(what, f"no answer within {round(given, 1):g} s") from None
@@ -1163,12 +1168,12 @@ class Store:
             raise ReadError(what, _words(fault)) from fault
 
 
-async def open_stores(source: Source) -> tuple[Store, ...]:
-    """Those of the volumes that there are, looked up beside each other; ProgressError if none."""
-    stores = [Store(name, source) for name in source.volumes]
-    openings = [asyncio.create_task(store.open()) for store in stores]
+async def open_volumes(source: Source) -> tuple[Volume, ...]:
+    """Those of the volumes that there are, looked up together; ProgressError if none."""
+    volumes = [Volume(name, source) for name in source.volumes]
+    openings = [asyncio.create_task(volume.open()) for volume in volumes]
     lacks = [await opening for opening in openings]
-    found = tuple(store for store, lack in zip(stores, lacks, strict=True) if lack is None)
+    found = tuple(volume for volume, lack in zip(volumes, lacks, strict=True) if lack is None)
     if not found:
         words = "; ".join(dict.fromkeys(map(str, lacks)))
         hint = "check -e/--env, --volume and the workspace (`modal profile current`)"
@@ -1231,45 +1236,52 @@ class Found:
         """Whether the run's app is live; None where it has none or Modal did not tell."""
         return self.app.live if self.app else None
 
+    @property
+    def standing(self) -> tuple[object, ...]:
+        """Where this is another, what else is read of the run may have changed."""
+        run = self.run
+        return run.step, run.status, run.attempt, run.app_id, self.live, self.has_result
+
 
 async def read_run(query: str, source: Source) -> Found:
     """All that is shown of the run that the query means; ProgressError where none can be shown."""
-    stores = await open_stores(source)
-    # What can only be a whole run id: all that is asked for by it can be.
-    begun = [Beside(store, query) for store in stores if FULL_RUN_ID.fullmatch(query)]
-    beside, record, stale = await _find(stores, query, begun)
-    store, run = beside.store, parse_run(record, beside.run_id)
+    volumes = await open_volumes(source)
+    files, record, stale = await _find(volumes, query)
+    volume, run_id = files.volume, files.run_id
+    run = parse_run(record, run_id)
     source.when_known(run)
     app_state = asyncio.create_task(_read_app(run.app_id, source.env))
-    updated = _with_updates(store, run.run_id, record, beside.updates)
-    record, timings, metrics = await asyncio.gather(updated, beside.timings, beside.metrics)
-    run = with_timings(parse_run(record, run.run_id), timings)
+    updated = _with_updates(volume, run_id, record, files.updates)
+    record, timings, metrics = await asyncio.gather(updated, files.timings, files.metrics)
+    run = with_timings(parse_run(record, run_id), timings)
     sign = _newest((run.last_sign, *(metric.at for metric in metrics)))
     asking = asyncio.create_task(_ask(source, replace(run, last_sign=sign), app_state))
-    has_result = await store.noted(beside.result)
+    has_result = await volume.or_none(files.result)
     if run.unread_times:
         source.note(f"times can't be read in the record: {', '.join(run.unread_times)}")
-    rollouts, counted, incomplete = await _read_rollouts(store, run, beside.rows)
-    run = step_borne_out(run, rollouts) if counted else run
-    app = await _await_app(store, app_state)
+    rollouts, counted, incomplete = await _read_rollouts(volume, run, files.rows)
+    app = await _await_app(volume, app_state)
     hardware = await asking if app_state.done() else None
     if run.status == "running" and app and app.live is False and not stale:
         # It has died, or it has ended since its record was read, if that can still be told.
         with contextlib.suppress(ReadError):
-            again = await store.soon(_read_run(store, run.run_id, beside.updates), RUNS)
-            run = replace(run, status=again.status, ended_at=again.ended_at, error=again.error)
-            has_result = has_result or await store.soon(_left_result(store, run.run_id), RESULTS)
+            again = _read_updated_record(volume, run_id, files.updates)
+            record = await volume.within_half(again, RUNS)
+            left = has_result or await volume.within_half(_left_result(volume, run_id), RESULTS)
+            has_result = left
+    run = with_timings(parse_run(record, run_id), timings)
+    run = with_timings(step_borne_out(run, rollouts), timings) if counted else run
     return Found(
-        run=replace(with_timings(run, timings), submitted=run.submitted and not rollouts),
+        run=replace(run, submitted=run.submitted and not rollouts),
         app=app,
         rollouts=rollouts,
         has_result=has_result,
         stale=stale,
-        failures=tuple(dict.fromkeys(failure for each in stores for failure in each.failures)),
+        failures=tuple(dict.fromkeys(failure for each in volumes for failure in each.failures)),
         counted=counted,
         incomplete=incomplete,
         metrics=tuple(metric for metric in metrics if not run.began_after(metric.at)),
-        volume=store.name,
+        volume=volume.name,
         hardware=hardware,
     )
 
@@ -1281,41 +1293,29 @@ async def _ask(source: Source, run: Run, app: Awaitable[App | None]) -> Hardware
 
 async def refresh(found: Found, source: Source, doubtful: Callable[[Found], bool]) -> Found:
     """The run as it stands now: its record and its app, the rest where that may have moved."""
-    (store,) = await open_stores(source)
+    (volume,) = await open_volumes(source)
     run_id = found.run.run_id
-    updates = asyncio.create_task(_updates_of(store))
-    record = await _read_record(store, run_id)
-    app_id = parse_run(record, run_id).app_id
-    app_state = asyncio.create_task(_read_app(app_id, source.env))
-    result = asyncio.create_task(_has_result(store, run_id))
-    run = parse_run(await _with_updates(store, run_id, record, updates), run_id)
+    result = asyncio.create_task(_has_result(volume, run_id))
+    updates = asyncio.create_task(_list_updates(volume))
+    run = parse_run(await _read_updated_record(volume, run_id, updates), run_id)
     run = replace(run, steps=found.run.steps, asynchronous=found.run.asynchronous)
-    run = step_borne_out(run, found.rollouts) if found.counted else run
-    app = await _await_app(store, app_state)
-    has_result = await store.noted(result)
-    failures = tuple(store.failures)
     fresh = replace(
-        found, run=run, app=app, has_result=has_result, hardware=None, failures=failures
+        found,
+        run=step_borne_out(run, found.rollouts) if found.counted else run,
+        app=await _await_app(volume, asyncio.create_task(_read_app(run.app_id, source.env))),
+        has_result=await volume.or_none(result),
+        hardware=None,
     )
-    if _moved(found, fresh) or run.step is None or found.failures or doubtful(fresh):
+    moved = fresh.standing != found.standing
+    if moved or run.step is None or found.failures or doubtful(fresh):
         return await read_run(run_id.casefold(), source)
-    return fresh
-
-
-def _moved(before: Found, now: Found) -> bool:
-    """Whether what else is read of the run may have changed."""
-
-    def standing(found: Found) -> tuple[object, ...]:
-        run = found.run
-        return run.step, run.status, run.attempt, run.app_id, found.live, found.has_result
-
-    return standing(before) != standing(now)
+    return replace(fresh, failures=tuple(volume.failures))
 
 
 async def read_runs(source: Source, limit: int) -> tuple[tuple[Found, ...], int, tuple[str, ...]]:
     """The newest runs, with their apps where they are running; how many more; what failed."""
-    stores = await open_stores(source)
-    index = await _read_index(stores, None)
+    volumes = await open_volumes(source)
+    index = await _read_index(volumes, None)
     if not index.homes and index.failures:
         raise ProgressError(index.failures[0])
     runs = await _read_candidates(index.newest_first(index.homes)[:limit], index)
@@ -1326,9 +1326,9 @@ async def read_runs(source: Source, limit: int) -> tuple[tuple[Found, ...], int,
     until = asyncio.get_running_loop().time() + APP_PATIENCE
 
     async def standing(run: Run) -> Found:
-        store, app, has_result = index.homes[run.run_id], None, None
+        volume, app, has_result = index.homes[run.run_id], None, None
         if run.status == "running":
-            has_result = await store.noted(_has_result(store, run.run_id))
+            has_result = await volume.or_none(_has_result(volume, run.run_id))
         if run.app_id and (run.status == "running" or run.attempt_failed_at):
             try:
                 async with asyncio.timeout_at(until), turn:
@@ -1336,7 +1336,7 @@ async def read_runs(source: Source, limit: int) -> tuple[tuple[Found, ...], int,
             except TimeoutError:
                 app = LATE_APP
         if app and app.live is False and has_result is False:
-            has_result = await store.noted(_left_result(store, run.run_id))
+            has_result = await volume.or_none(_left_result(volume, run.run_id))
         return Found(run, app, (), has_result, stale=None, failures=())
 
     found = await asyncio.gather(*map(standing, runs))
@@ -1346,111 +1346,115 @@ async def read_runs(source: Source, limit: int) -> tuple[tuple[Found, ...], int,
     return tuple(found), len(index.homes) - len(runs), index.failures
 
 
-class Beside:
-    """What is asked for by the run id alone, all of it at once: the record is awaited first."""
+class RunFiles:
+    """What is asked for by a run's id alone, all at once; each is awaited where it is needed."""
 
-    def __init__(self, store: Store, run_id: str) -> None:
-        """Ask; the answers are awaited where they are needed."""
+    def __init__(self, volume: Volume, run_id: str) -> None:
+        """Ask for it."""
         begin = asyncio.create_task
-        self.store, self.run_id = store, run_id
-        self.record = begin(_read_record(store, run_id))
-        self.rows = begin(_read_rows(store, run_id))
-        self.timings = begin(_read_timings(store, run_id))
-        self.metrics = begin(_read_metrics(store, run_id))
-        self.result = begin(_has_result(store, run_id))
-        self.updates = begin(_updates_of(store))
+        self.volume, self.run_id = volume, run_id
+        self.record = begin(_read_record(volume, run_id))
+        self.rows = begin(_read_own_rows(volume, run_id))
+        self.timings = begin(_read_timings(volume, run_id))
+        self.metrics = begin(_read_metrics(volume, run_id))
+        self.result = begin(_has_result(volume, run_id))
+        self.updates = begin(_list_updates(volume))
+
+    async def record_within_half(self) -> object:
+        """The record, while there is time to read what stands in for it; else ReadError."""
+        return await self.volume.within_half(self.record, f"{RUNS}/{self.run_id}.json")
 
 
-async def _find(
-    stores: Sequence[Store], query: str, begun: Sequence[Beside]
-) -> tuple[Beside, object, str | None]:
-    """The run's record, and why a cached one stands in for it, if so."""
-    for beside in begun:
+async def _find(volumes: Sequence[Volume], query: str) -> tuple[RunFiles, object, str | None]:
+    """The run's files and record, and why a cached one stands in for that, if so."""
+    # What can only be a whole run id is asked for beside looking whether there is such a run.
+    asked = [RunFiles(volume, query) for volume in volumes if FULL_RUN_ID.fullmatch(query)]
+    for files in asked:
         with contextlib.suppress(ReadError):
-            return beside, await beside.store.soon(beside.record, f"{RUNS}/{query}.json"), None
-    index = await _read_index(stores, query)
-    chosen = await _choose(query, index)
-    store = index.homes[chosen]
-    asked = (each for each in begun if (each.store, each.run_id) == (store, chosen))
-    beside = next(asked, None) or Beside(store, chosen)
+            return files, await files.record_within_half(), None
+    index = await _read_index(volumes, query)
+    run_id = await _choose(query, index)
+    volume = index.homes[run_id]
+    same = (files for files in asked if (files.volume, files.run_id) == (volume, run_id))
+    files = next(same, None) or RunFiles(volume, run_id)
     try:
-        return beside, await store.soon(beside.record, f"{RUNS}/{chosen}.json"), None
+        return files, await files.record_within_half(), None
     except ReadError as error:
-        row = await _read_stand_in(store, chosen, index)
+        row = await _read_stand_in(volume, run_id, index)
         if row is None:
-            return beside, await beside.record, None
-        store.failures.append(str(error))
-        return beside, row, error.why
+            return files, await files.record, None
+        volume.failures.append(str(error))
+        return files, row, error.why
 
 
-async def _read_stand_in(store: Store, run_id: str, index: Index) -> object:
+async def _read_stand_in(volume: Volume, run_id: str, index: Index) -> object:
     """The record as one of the caches holds it, the run's own before that of all; else None."""
     with contextlib.suppress(ReadError):
-        return await store.read(f"{RUN_SUMMARIES}/{run_id}.json")
+        return await volume.read_json(f"{RUN_SUMMARIES}/{run_id}.json")
     with contextlib.suppress(ReadError):
-        rows = index.rows or parse_rows(await store.read(RUNS_SUMMARY))
+        rows = index.rows or parse_rows(await volume.read_json(RUNS_SUMMARY))
         return rows.get(run_id)
     return None
 
 
-async def _read_record(store: Store, run_id: str) -> object:
+async def _read_record(volume: Volume, run_id: str) -> object:
     path = f"{RUNS}/{run_id}.json"
-    record = await store.read(path)
+    record = await volume.read_json(path)
     if not isinstance(record, dict):
         raise BadFileError(path, f"not a record but a {type(record).__name__}")
     return record
 
 
-async def _has_result(store: Store, run_id: str, folder: str = RESULTS) -> bool:
+async def _has_result(volume: Volume, run_id: str, folder: str = RESULTS) -> bool:
     try:
-        await store.fetch(f"{folder}/{run_id}.json")
+        await volume.read_bytes(f"{folder}/{run_id}.json")
     except BadFileError:
         return False
     return True
 
 
-async def _left_result(store: Store, run_id: str) -> bool:
+async def _left_result(volume: Volume, run_id: str) -> bool:
     """Whether any of the files tells of a result: the caches may, where its own was lost."""
-    if await _has_result(store, run_id) or await _has_result(store, run_id, RESULT_SUMMARIES):
+    if await _has_result(volume, run_id) or await _has_result(volume, run_id, RESULT_SUMMARIES):
         return True
-    try:
-        rows = parse_rows(await store.read(f"{RESULT_SUMMARIES}/summary.json"))
-    except BadFileError:
-        return False
-    return run_id in rows
+    with contextlib.suppress(BadFileError):
+        return run_id in parse_rows(await volume.read_json(f"{RESULT_SUMMARIES}/summary.json"))
+    return False
 
 
-async def _read_run(store: Store, run_id: str, updates: Awaitable[dict[str, int]]) -> Run:
-    record = await _read_record(store, run_id)
-    return parse_run(await _with_updates(store, run_id, record, updates), run_id)
-
-
-async def _updates_of(store: Store) -> dict[str, int]:
+async def _list_updates(volume: Volume) -> dict[str, int]:
     """The notices of all runs, of which most volumes have none."""
-    return await store.noted(store.soon(store.written(RUN_UPDATES), f"{RUN_UPDATES}/")) or {}
+    listing = volume.within_half(volume.list_files(RUN_UPDATES), f"{RUN_UPDATES}/")
+    return await volume.or_none(listing) or {}
 
 
 async def _with_updates(
-    store: Store, run_id: str, record: object, updates: Awaitable[dict[str, int]]
+    volume: Volume, run_id: str, record: object, updates: Awaitable[dict[str, int]]
 ) -> object:
     """The record with the notices that stand beside it."""
     names = newest_updates(await updates, run_id, record)
-    return with_updates(record, await store.read_all(RUN_UPDATES, names))
+    return with_updates(record, await volume.read_each(RUN_UPDATES, names))
+
+
+async def _read_updated_record(
+    volume: Volume, run_id: str, updates: Awaitable[dict[str, int]]
+) -> object:
+    return await _with_updates(volume, run_id, await _read_record(volume, run_id), updates)
 
 
 @dataclass(frozen=True)
 class Index:
     """Every run that is known: rows of the summaries, when each record was written, and where."""
 
-    stores: Sequence[Store]
+    volumes: Sequence[Volume]
     rows: dict[str, object]
     written: dict[str, int]
-    homes: dict[str, Store]
+    homes: dict[str, Volume]
 
     @property
     def failures(self) -> tuple[str, ...]:
         """The calls that failed in any of the volumes."""
-        return tuple(failure for store in self.stores for failure in store.failures)
+        return tuple(failure for volume in self.volumes for failure in volume.failures)
 
     def newest_first(self, run_ids: Iterable[str]) -> list[str]:
         """The ids by when the run was created, or where that is unknown, last written."""
@@ -1461,52 +1465,56 @@ class Index:
         return sorted(run_ids, key=age)
 
 
-async def _read_index(stores: Sequence[Store], query: str | None) -> Index:
+async def _read_index(volumes: Sequence[Volume], query: str | None) -> Index:
     """The names of the records and, unless they settle the query, the summary: that loses rows."""
     settles = query is not None and not OTHER_ID.fullmatch(query)
-    summaries = None if settles else asyncio.gather(*map(_read_summary, stores))
+    summaries = None if settles else asyncio.gather(*map(_read_summary, volumes))
     written: dict[str, int] = {}
-    homes: dict[str, Store] = {}
+    homes: dict[str, Volume] = {}
     # What several volumes hold is the first one's.
-    for store, names in zip(stores, await asyncio.gather(*map(_read_names, stores)), strict=True):
-        written, homes = names | written, dict.fromkeys(names, store) | homes
+    for volume, names in zip(
+        volumes, await asyncio.gather(*map(_read_names, volumes)), strict=True
+    ):
+        written, homes = names | written, dict.fromkeys(names, volume) | homes
     if query is not None and settles and len(match_runs(query, {}, written)) == 1:
-        return Index(stores, {}, written, homes)
+        return Index(volumes, {}, written, homes)
     rows: dict[str, object] = {}
-    summaries = summaries or asyncio.gather(*map(_read_summary, stores))
-    for store, (mine, unreadable, own) in zip(stores, await summaries, strict=True):
-        rows, homes = mine | rows, dict.fromkeys(mine, store) | homes
-        here = [run_id for run_id in written if homes[run_id] is store]
+    summaries = summaries or asyncio.gather(*map(_read_summary, volumes))
+    for volume, (mine, unreadable, own) in zip(volumes, await summaries, strict=True):
+        rows, homes = mine | rows, dict.fromkeys(mine, volume) | homes
+        here = [run_id for run_id in written if homes[run_id] is volume]
         missing = [run_id for run_id in here if run_id not in rows]
         # Where each run has a file there, the summary of all has stopped growing.
         if not own and (unreadable or missing):
             incomplete = f"is incomplete: {len(missing)} of {len(here)} runs have no row"
-            store.source.note(f"the runs summary {unreadable or incomplete}")
-    return Index(stores, rows, written, homes)
+            volume.source.note(f"the runs summary {unreadable or incomplete}")
+    return Index(volumes, rows, written, homes)
 
 
-async def _read_names(store: Store) -> dict[str, int]:
+async def _read_names(volume: Volume) -> dict[str, int]:
     """The ids of all records, and when each was written."""
-    names = await store.noted(store.soon(store.written(RUNS), f"{RUNS}/")) or {}
+    names = await volume.or_none(volume.within_half(volume.list_files(RUNS), f"{RUNS}/")) or {}
     ids = {name.removesuffix(".json"): at for name, at in names.items() if name.endswith(".json")}
     named = {run_id: at for run_id, at in ids.items() if is_run_id(run_id)}
     if len(named) < len(ids):
         left_out = len(ids) - len(named)
-        store.source.note(f"records whose names can't be shown are left out: {left_out}")
+        volume.source.note(f"records whose names can't be shown are left out: {left_out}")
     return named
 
 
-async def _read_summary(store: Store) -> tuple[dict[str, object], str | None, bool]:
+async def _read_summary(volume: Volume) -> tuple[dict[str, object], str | None, bool]:
     """The summary's rows, or why there are none, and whether runs have files of their own there."""
-    own = asyncio.create_task(store.soon(store.written(RUN_SUMMARIES), f"{RUN_SUMMARIES}/"))
+    own = asyncio.create_task(
+        volume.within_half(volume.list_files(RUN_SUMMARIES), f"{RUN_SUMMARIES}/")
+    )
     rows: dict[str, object] = {}
     unreadable = None
     try:
-        rows = parse_rows(await store.soon(store.read(RUNS_SUMMARY), RUNS_SUMMARY))
+        rows = parse_rows(await volume.within_half(volume.read_json(RUNS_SUMMARY), RUNS_SUMMARY))
     except ReadError as error:
-        store.note(error)
+        volume.failed(error)
         unreadable = f"is unreadable ({error.why}): the records themselves were searched"
-    names = await store.noted(own) or {}
+    names = await volume.or_none(own) or {}
     return rows, unreadable, bool(names.keys() - {"summary.json"})
 
 
@@ -1537,7 +1545,7 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
     A row may be missing, or be of the time before the run had this app. What rows alone have
     matched, one more batch of records may match too: it is never guessed.
     """
-    deadline = max(store.deadline for store in index.stores)
+    deadline = max(volume.deadline for volume in index.volumes)
 
     def unknown(run_id: str) -> bool:
         row = index.rows.get(run_id)
@@ -1547,8 +1555,8 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
         return not app_ids(row) or (sign is not None and index.written[run_id] > sign + ROW_LAG)
 
     async def read(run_id: str) -> object:
-        store = index.homes[run_id]
-        return await store.noted(_read_record(store, run_id))
+        volume = index.homes[run_id]
+        return await volume.or_none(_read_record(volume, run_id))
 
     unread = index.newest_first(filter(unknown, index.written))
     for at in range(0, len(unread), RECORDS_AT_ONCE):
@@ -1563,15 +1571,16 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
 
 async def _read_candidates(run_ids: Sequence[str], index: Index) -> tuple[Run, ...]:
     """The runs as their records stand, since rows lag; as their rows where those can't be read."""
-    updates = {store: asyncio.create_task(_updates_of(store)) for store in index.stores}
+    updates = {volume: asyncio.create_task(_list_updates(volume)) for volume in index.volumes}
 
     async def candidate(run_id: str) -> Run:
-        store = index.homes[run_id]
+        volume = index.homes[run_id]
         try:
-            return await _read_run(store, run_id, updates[store])
+            record = await _read_updated_record(volume, run_id, updates[volume])
         except ReadError as error:
-            store.failures.append(str(error))
-            return parse_run(await _read_stand_in(store, run_id, index), run_id)
+            volume.failures.append(str(error))
+            record = await _read_stand_in(volume, run_id, index)
+        return parse_run(record, run_id)
 
     return tuple(await asyncio.gather(*map(candidate, run_ids)))
 
@@ -1580,32 +1589,32 @@ async def _read_candidates(run_ids: Sequence[str], index: Index) -> tuple[Run, .
 Rows: TypeAlias = tuple[tuple[Rollout, ...], str | None]
 
 
-async def _read_rows(store: Store, run_id: str) -> tuple[Rows, asyncio.Task[bytes] | None]:
+async def _read_own_rows(volume: Volume, run_id: str) -> tuple[Rows, asyncio.Task[Rows] | None]:
     """The run's own summary, else a file for each rollout, with that of all runs on its way."""
-    path = f"{ROLLOUT_SUMMARIES}/{run_id}/summary.json"
-    reading = asyncio.create_task(store.fetch(path))
-    own = await _rows_in(reading, store, run_id)
-    if not isinstance(reading.exception(), BadFileError):
-        return own, None
-    shared = asyncio.create_task(store.soon(store.fetch(ROLLOUTS_SUMMARY), ROLLOUTS_SUMMARY))
-    written = await store.noted(store.written(ROLLOUT_SUMMARIES)) or {}
+    own = f"{ROLLOUT_SUMMARIES}/{run_id}/summary.json"
+    rows, why = await _read_rows(volume.read_bytes(own), volume, run_id)
+    if why != MISSING:
+        return (rows, why), None
+    of_all = volume.within_half(volume.read_bytes(ROLLOUTS_SUMMARY), ROLLOUTS_SUMMARY)
+    shared = asyncio.create_task(_read_rows(of_all, volume, run_id))
+    written = await volume.or_none(volume.list_files(ROLLOUT_SUMMARIES)) or {}
     names = (name for name, _ in rollout_files(written, run_id).values())
-    flat = await store.read_all(ROLLOUT_SUMMARIES, names)
-    return (parse_rollouts(flat, run_id), None), shared
+    each = await volume.read_each(ROLLOUT_SUMMARIES, names)
+    return (parse_rollouts(each, run_id), None), shared
 
 
-async def _rows_in(summary: Awaitable[bytes], store: Store, run_id: str) -> Rows:
+async def _read_rows(summary: Awaitable[bytes], volume: Volume, run_id: str) -> Rows:
     try:
         return parse_rollouts(rollout_rows(await summary, run_id), run_id), None
     except ReadError as error:
-        store.note(error)
+        volume.failed(error)
         return (), error.why
     except ValueError as error:
         return (), str(error)
 
 
 async def _read_rollouts(
-    store: Store, run: Run, reading: Awaitable[tuple[Rows, asyncio.Task[bytes] | None]]
+    volume: Volume, run: Run, reading: Awaitable[tuple[Rows, asyncio.Task[Rows] | None]]
 ) -> tuple[tuple[Rollout, ...], bool, str | None]:
     """The run's rollouts, whether anything told of them, and what the summaries are known to lack.
 
@@ -1616,12 +1625,11 @@ async def _read_rollouts(
     rollouts = kept(run, own)
     lack = _lack(rollouts, run)
     if not rollouts and lack is None and not unreadable and run.expects_no_rollout:
-        if shared:
-            shared.cancel()
         return (), True, None
     # An older gym may have recorded the first ones.
     if lack or unreadable or not own or own[0].rollout_id > 0:
-        rows, why = await _rows_in(shared or store.fetch(ROLLOUTS_SUMMARY), store, run.run_id)
+        of_all = volume.read_bytes(ROLLOUTS_SUMMARY)
+        rows, why = await (shared or _read_rows(of_all, volume, run.run_id))
         rollouts = kept(run, in_order([*rows, *own]))
         lack = _lack(rollouts, run)
         why = unreadable or (None if own else why)
@@ -1629,7 +1637,7 @@ async def _read_rollouts(
             lack = f"the rollouts summary can't be read: {why}"
     if lack is None:
         return rollouts, True, None
-    names = await store.noted(store.written(ROLLOUTS))
+    names = await volume.or_none(volume.list_files(ROLLOUTS))
     # When they were written stands in for when they were made; the record has heard of each.
     latest = run.last_sign or math.inf
     files = rollout_files(names or {}, run.run_id).items()
@@ -1649,25 +1657,25 @@ def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
     return None
 
 
-async def _read_metrics(store: Store, run_id: str) -> tuple[Metric, ...]:
+async def _read_metrics(volume: Volume, run_id: str) -> tuple[Metric, ...]:
     folder = f"{METRIC_SERIES}/{run_id}"
-    names = newest_chunk(await store.noted(store.written(folder)) or {})
-    return parse_metrics(await store.read_all(folder, names))
+    names = newest_chunk(await volume.or_none(volume.list_files(folder)) or {})
+    return parse_metrics(await volume.read_each(folder, names))
 
 
-async def _read_timings(store: Store, run_id: str) -> dict[int, object]:
+async def _read_timings(volume: Volume, run_id: str) -> dict[int, object]:
     """The timing records of the newest steps, by their rollout."""
     folder = f"{SUBSTEP_TIMING}/{run_id}"
-    files = newest_timing_files(await store.noted(store.written(folder)) or {}, TIMED_STEPS)
-    return dict(zip(files, await store.read_all(folder, files.values()), strict=True))
+    files = newest_timing_files(await volume.or_none(volume.list_files(folder)) or {}, TIMED_STEPS)
+    return dict(zip(files, await volume.read_each(folder, files.values()), strict=True))
 
 
-async def _await_app(store: Store, state: asyncio.Task[App | None]) -> App | None:
+async def _await_app(volume: Volume, state: asyncio.Task[App | None]) -> App | None:
     """The app's state, given up once it holds the blocks back for too long."""
     done, _ = await asyncio.wait({state}, timeout=APP_PATIENCE)
     app = state.result() if done else LATE_APP
     if app and app.unknown:
-        store.failures.append(f"could not read the app's state: {app.unknown}")
+        volume.failures.append(f"could not read the app's state: {app.unknown}")
     return app
 
 
