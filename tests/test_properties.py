@@ -200,7 +200,7 @@ def test_any_record_is_shown_without_steering_the_screen(
         stale=None,
         failures=(),
     )
-    found = tool.guarded(found, tool.mask_secrets)
+    found = tool.masked(found, tool.mask_secrets)
     shown = io.StringIO()
     with redirect_stdout(shown):
         console = tool.open_console()

@@ -64,6 +64,35 @@ MASKED = [
     (f"jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{LONG}", "jwt eyJh…"),
     (f'{{"jwt":"eyJhbGciOiJSUzI1NiJ9.e30.{LONG}_-{LONG}"}}', '{"jwt":"eyJh…"}'),
     (f"?sig=eyJlbmMiOiJBMTI4R0NNIn0..{LONG}.{LONG}.{LONG}&x=1", "?sig=eyJl…&x=1"),
+    (f"\x1b[32mBearer {LONG}", "\x1b[32mBearer Zq8X…"),
+]
+
+HEADER = "eyJhbGciOiJIUzI1NiJ9"
+JWTS = [
+    f"{HEADER}.eyJzdWIiOiIxIn0.{LONG}",
+    f"{HEADER}.eyJzdWIiOiIxIn0.c2ln",  # signed in short, or not at all
+    f"{HEADER}.eyJzdWIiOiIxIn0.",
+    f"{HEADER}.e30.{LONG}",
+    f"{HEADER}..{LONG}",  # its payload is elsewhere
+    f"{HEADER}.{LONG}.48V1_ALb6US04U3b.{LONG}{LONG}.XFBoMYUZodetZdvT",  # a JWE
+    f"{HEADER}..48V1_ALb6US04U3b.eA.XFBoMYUZodetZdvT",
+]
+AROUND_JWTS = [
+    ("", ""),
+    ("session ", " opened"),
+    ("(Actor pid=7) 'jwt': '", "', 'n': 1"),
+    ("token=", "&next=1"),
+    ("access_token=", ";"),
+    ("id_token: ", ", next"),
+    ("GET /score?jwt=", "&x=1 HTTP/1.1"),
+    ("/login?to=%2Fscore%3Fjwt%3D", "%26x%3D1"),
+    ("https://oauth2:", "@git.example/a.git"),
+    ('{"token":"', '","x":1}'),
+    (r'{"line": "{\"jwt\": \"', r'\"}"}'),
+    (r"b'jwt:\n", r"\n'"),
+    ("Authorization: Bearer ", '"'),
+    ("Cookie: session=", "; path=/"),
+    ("\x1b[33m", "\x1b[0m"),
 ]
 
 LEFT_ALONE = [
@@ -119,6 +148,12 @@ def test_a_credential_is_shown_by_its_first_four_characters(line: str, shown: st
     assert tool.mask_secrets(f"{line}\n{line}\r\n") == f"{shown}\n{shown}\r\n"
 
 
+@pytest.mark.parametrize("jwt", JWTS)
+@pytest.mark.parametrize(("before", "after"), AROUND_JWTS)
+def test_a_jwt_is_a_credential_wherever_it_stands(jwt: str, before: str, after: str) -> None:
+    assert tool.mask_secrets(f"{before}{jwt}{after}") == f"{before}eyJh…{after}"
+
+
 @pytest.mark.parametrize("line", LEFT_ALONE)
 def test_what_is_no_credential_is_left_alone(line: str) -> None:
     assert tool.mask_secrets(line) == line
@@ -126,7 +161,7 @@ def test_what_is_no_credential_is_left_alone(line: str) -> None:
 
 def test_bytes_that_are_no_text_come_through_as_they_were() -> None:
     raw = b"\xff\xfe caf\xc3\xa9 \x00\r" + bytes(range(128, 256)) + b"\n\x85\x0c\x1c\n"
-    assert tool.mask_secrets_in_bytes(raw) == raw
+    assert tool.masked(raw, tool.mask_secrets) == raw
 
 
 def test_the_longest_tail_is_masked_in_no_time() -> None:
@@ -189,7 +224,7 @@ def test_no_text_is_cut_before_it_is_masked(secret: str, before: int) -> None:
         "step_times": {"1": {"duration_s": 5}},
         "config": {"wandb": {"run_id": text}, "model": {"model_name": text}},
     }
-    run = tool.guarded(tool.parse_run(record, FROG), tool.Arguments().guard)
+    run = tool.masked(tool.parse_run(record, FROG), tool.mask_secrets)
     assert LONG[:5] not in repr(run)
     assert len(run.phase or "") <= tool.FIELD_LIMIT + 1
 

@@ -71,15 +71,12 @@ def leave(number: int, _frame: object = None) -> NoReturn:
     os._exit(128 + number)  # should it be blocked
 
 
-# Signals that end the command; what it started ends with it, since `Command` sees to that.
-DEADLY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 if __name__ == "__main__":  # before the imports below: they take long enough to be interrupted
-    for deadly in DEADLY:
+    for deadly in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(deadly) is not signal.SIG_IGN:
             signal.signal(deadly, leave)
 
 import argparse
-import ast
 import asyncio
 import contextlib
 import difflib
@@ -100,7 +97,7 @@ import unicodedata
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -111,7 +108,6 @@ if TYPE_CHECKING:
     import modal
     from modal.types import FileEntry, FunctionInfo, MetricSeries
     from rich.console import Console, RenderableType
-    from rich.live import Live
     from rich.table import Table
 
     AnyFunction: TypeAlias = modal.Function[..., object, object]
@@ -2972,43 +2968,53 @@ def _is_stuck(judged: Judgement) -> bool:
 # Secrets: training logs print their environment, and a screen or a chat is no place for it.
 # ======================================================================================
 
-# A credential must not follow a word's character; a colour code before it is none.
-_START = r"(?:(?<![\w-])|(?<=\dm)|(?<=\[m))"
+SECRET_SHOWN = 4
+# Characters of one text that are shown: far above any real id, URL or phase name.
+FIELD_LIMIT = 1_000
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
+_QUOTE = r"\\{0,3}[\"']"  # JSON within JSON escapes it
+# A credential must not follow a word's character; the end of an escape or of a colour is none.
+_START = r"(?:(?<![\w-])|(?<=\dm|\[m|\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+# A JWT has a header and a payload, whatever signs them; or a header, any part, and a long one.
 _TOKEN = re.compile(
-    rf"{_START}(?P<before>(?i:bearer|basic)\s+{_COLOUR}(?=[\w.~+/=-]*\d))?"
-    r"(?P<token>(?(before)[\w.~+/=-]{16,}"
-    r"|(?:(?:ak|as|wk|ws)-[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}"
-    r"|AIza[\w-]{30,}|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abp]-[\w-]{16,}"
-    r"|eyJ[\w-]{8,}+\.[\w-]*+\.[\w-]{16,}+(?:\.[\w-]++)*+)))",  # a JWT: 3 parts, or 5
+    rf"(?P<before>{_START})(?P<token>"
+    r"eyJ[\w-]{8,}+\.(?:eyJ[\w-]*+\.[\w-]*+|[\w-]*+\.[\w-]{16,}+)(?:\.[\w-]++)*+"
+    r"|(?:ak|as|wk|ws)-[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}"
+    r"|AIza[\w-]{30,}|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|xox[abp]-[\w-]{16,})",
     re.ASCII,
 )
+_HEADER = re.compile(
+    rf"(?P<before>{_START}(?i:bearer|basic)\s+{_COLOUR})"
+    r"(?=[\w.~+/=-]*\d)(?P<token>[\w.~+/=-]{16,})",
+    re.ASCII,
+)
+_IN_URL = re.compile(r"(?P<before>://[\w.%+~-]*:)(?P<token>[^\s/@:]{8,}+)(?=@)")
 # How the names end to which credentials are assigned.
 _NAME = (
     r"(?i:(?:(?:api|wandb)[_-]?key|secret(?:[_-](?:access[_-])?key)?|password"
     r"|(?:access|auth|session|status)[_-]token"
     r"|(?:hf|hub|hugging_?face|wandb|git(?:hub|lab)|gh|openai|anthropic|slack|pypi)[_-]token))"
 )
-# As in a shell, JSON or Python, as a flag, and in Megatron's list of arguments.
+# How they are assigned: `key=`, `"key": `, `['key'] = b`, `key: str = `; in Megatron's list of
+# its arguments; in a tuple or a list of words; behind a flag, where a path or a word is no value.
+_EQUALS = rf"(?:{_QUOTE})?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR}(?:b(?=[\"']))?"
+_DOTS = r"\s\.{3,}\s"
+_COMMA = rf"{_QUOTE},\s*(?={_QUOTE})"
+_FLAG = rf"(?:(?<![\w-])--[\w-]{{0,30}}?{_NAME}|\bwandb login)\s+(?=[\w.+-]*\d)(?!-|\S*/)"
 _ASSIGNED = re.compile(
-    rf"(?P<before>{_NAME}(?:\\{{0,3}}[\"']?\]?{_COLOUR}\s*(?::\s*[A-Za-z]+\s*(?==))?[=:]\s*{_COLOUR}"
-    r"(?:b(?=[\"']))?"
-    rf"|\s\.{{3,}}\s|\\{{0,3}}[\"'],\s*(?=\\{{0,3}}[\"']))"
-    rf"|(?:(?<![\w-])--[\w-]{{0,30}}?{_NAME}|\bwandb login)\s+(?=[\w.+-]*\d)(?!-|\S*/))"
-    r"(?:(?P<quote>\\{0,3}[\"'])(?P<quoted>[^\s\"'\\\x1b]{16,}+)(?=(?P=quote))"
-    r"|(?P<bare>[^\s\"'\\\x1b,;&)}\]]{16,}+))"
+    rf"(?P<before>(?:{_NAME}(?:{_EQUALS}|{_DOTS}|{_COMMA})|{_FLAG})(?P<quote>{_QUOTE})?)"
+    r"(?P<token>(?(quote)[^\s\"'\\\x1b]{16,}+(?=(?P=quote))|[^\s\"'\\\x1b,;&)}\]]{16,}+))"
 )
-_IN_URL = re.compile(r"(?P<before>://[\w.%+~-]*:)(?P<token>[^\s/@:]{8,}+)(?=@)")
+_CODE_OR_PATH = re.compile(
+    r"[(\[]|os\.environ|^-?\d+\.\d+$|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
+)
 # Words without which a line holds no credential: looking for them is much faster than for those.
 _TRACES = (
     "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_",
     "github_pat_", "glpat-", "xox", "bearer", "key", "secret", "password", "_token", "-token",
     "login", "://", "eyj", "aiza", "basic",
 )  # fmt: skip
-_CODE_OR_PATH = re.compile(
-    r"[(\[]|os\.environ|^-?\d+\.\d+$|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
-)
-SECRET_SHOWN = 4
 
 
 def mask_secrets(text: str) -> str:
@@ -3016,40 +3022,34 @@ def mask_secrets(text: str) -> str:
     return "".join(map(_mask_line, text.splitlines(keepends=True)))
 
 
-def mask_secrets_in_bytes(text: bytes) -> bytes:
-    """The same for log output, all else byte for byte as it came."""
-    masked = mask_secrets(text.decode(errors="surrogateescape"))
-    return masked.encode(errors="surrogateescape")
-
-
 def _mask_line(line: str) -> str:
     lowered = line.casefold()
     if not any(trace in lowered for trace in _TRACES):
         return line
-    line = _IN_URL.sub(_mask_token, _TOKEN.sub(_mask_token, line))
-    return _ASSIGNED.sub(_mask_assigned, line)
+    for pattern in (_HEADER, _TOKEN, _IN_URL, _ASSIGNED):
+        line = pattern.sub(_mask, line)
+    return line
 
 
-def _mask_token(match: re.Match[str]) -> str:
-    return f"{match['before'] or ''}{match['token'][:SECRET_SHOWN]}…"
+def _mask(match: re.Match[str]) -> str:
+    if match.re is _ASSIGNED and _CODE_OR_PATH.search(match["token"]):
+        return match[0]
+    return f"{match['before']}{match['token'][:SECRET_SHOWN]}…"
 
 
-def _mask_assigned(match: re.Match[str]) -> str:
-    value = match["quoted"] or match["bare"]
-    masked = f"{match['before']}{match['quote'] or ''}{value[:SECRET_SHOWN]}…"
-    return match[0] if _CODE_OR_PATH.search(value) else masked
-
-
-def guarded(value: T, guard: Callable[[str], str]) -> T:
-    """The same value with every text in it guarded, however deep in tuples and dataclasses."""
+def masked(value: T, mask: Callable[[str], str]) -> T:
+    """The same value, each text in it masked and then cut; log output, as bytes, never is cut."""
+    if isinstance(value, bytes):
+        lines = mask(value.decode(errors="surrogateescape"))
+        return cast("T", lines.encode(errors="surrogateescape"))
     if isinstance(value, str):
-        return cast("T", guard(value))
+        text = mask(value)
+        return cast("T", text if len(text) <= FIELD_LIMIT else f"{text[:FIELD_LIMIT]}…")
     if isinstance(value, tuple):
-        return cast("T", tuple(guarded(item, guard) for item in value))
+        return cast("T", tuple(masked(item, mask) for item in value))
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    held = {field.name: getattr(value, field.name) for field in fields(value)}
-    return replace(value, **{name: guarded(item, guard) for name, item in held.items()})
+    return replace(value, **{name: masked(held, mask) for name, held in vars(value).items()})
 
 
 # ======================================================================================
@@ -3070,8 +3070,6 @@ PIPE_WIDTH = 1_000_000
 # Columns below which a window is left to wrap by itself: there is no room for labels and values.
 NARROW = 50
 LAST_ROLLOUTS = 5
-# Characters of one text that are shown: far above any real id, URL or phase name.
-FIELD_LIMIT = 1_000
 SPARK, SPARKS = "▁▂▃▄▅▆▇█", 60
 # What these phases do where a batch of examples takes the place of a rollout.
 SFT_PHASES = {"generate_rollouts": "preparing a batch", "weight_sync": "training"}
@@ -3819,11 +3817,6 @@ class Command:
             self._stderr.seek(0)
             raise ProgressError(f"{self._name} failed: {error_line(self._stderr.read())}")
 
-    def kill(self, number: int, frame: object = None) -> NoReturn:
-        """End the child, then this process: a handler for signals."""
-        self._child.kill()
-        leave(number, frame)
-
     def end(self) -> None:
         """End the child, however far it is."""
         self._child.kill()
@@ -3989,47 +3982,32 @@ LOOKED_BACK = FOLLOWED = 5_000
 # Seconds for which a look at the run may hold up the logs that are followed.
 GLANCE = 2.0
 ENDED_OTHERWISE = 5
+# The verdicts of a list in the order in which they are shown: those that need somebody first.
+NEEDS = ("died", "stuck", "orphaned", "slow", "waiting", "running", "unknown", "queued")
+ERASE_LINE = b"\r\x1b[2K"
 
 
-class Arguments(argparse.Namespace):
-    """The command line, judged; `query` is None where the runs are to be listed."""
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for; `query` is None where the runs are to be listed."""
 
-    query: str | None
-    tail: int
+    query: str | None = None
     output: Literal["tail", "no_logs", "follow", "watch"] = "tail"
-    interval: Seconds
-    limit: int
-    hardware: bool
-    json: bool
-    env: str | None
-    volume: str | None
-    timeout: Seconds = TIMEOUT_DEFAULT
+    tail: int = TAIL_DEFAULT
+    interval: Seconds = INTERVAL_DEFAULT
+    limit: int = CANDIDATES_SHOWN
+    env: str | None = None
+    volume: str | None = None
+    hardware: bool = False
+    json: bool = False
     show_secrets: bool = False
+    debug: bool = False
+    timeout: Seconds = TIMEOUT_DEFAULT
 
     @property
-    def source(self) -> Source:
-        """Where to read, and who hears of what."""
-        volumes = (self.volume,) if self.volume else VOLUMES
-        return Source(volumes, self.env, self.timeout, self.note, ask=self.ask)
-
-    def guard(self, text: str) -> str:
-        """What every text passes before it is shown: credentials masked, and only then cut."""
-        text = text if self.show_secrets else mask_secrets(text)
-        return text if len(text) <= FIELD_LIMIT else f"{text[:FIELD_LIMIT]}…"
-
-    def guard_logs(self, lines: bytes) -> bytes:
-        """The same for log output, which is never cut."""
-        return lines if self.show_secrets else mask_secrets_in_bytes(lines)
-
-    async def ask(self, run: Run, app: App) -> Hardware | None:
-        """What Modal itself knows of the run's app, if there is a reason to ask."""
-        wanted = self.hardware or asks_modal(run, app, time.time())
-        return await read_hardware(run, app, self.env) if wanted else None
-
-    def note(self, *texts: str) -> None:
-        """A line each on stderr about what is no error."""
-        for text in texts:
-            tell(f"note: {self.guard(text)}", dim=True)
+    def mask(self) -> Callable[[str], str]:
+        """What every text passes before it is shown."""
+        return str if self.show_secrets else mask_secrets
 
 
 class _Parser(argparse.ArgumentParser):
@@ -4037,28 +4015,23 @@ class _Parser(argparse.ArgumentParser):
         raise ProgressError(f"{clean(message)}; see {self.prog} --help", "usage")
 
     def print_help(self, file: object = None) -> None:  # noqa: ARG002 - as argparse has it
-        # Argparse would keep a failed write to itself. With -OO the text is in the file alone.
-        text = __doc__ or ast.get_docstring(ast.parse(Path(__file__).read_text("utf-8")))
-        print(text, flush=True)
+        # Argparse would keep a failed write to itself; with -OO the text is in the file alone.
+        print(Path(__file__).read_text("utf-8").split('"""')[1], flush=True)
 
 
 def _within(number: type[Number], least: float, most: float) -> Callable[[str], Number]:
     """An argument's type: a number between two bounds."""
 
     def read(text: str) -> Number:
-        try:
-            found = number(text if NUMBER.fullmatch(text) else "-1")
-        except ValueError:
-            found = number(-1)
-        if not least <= found <= most:
-            raise argparse.ArgumentTypeError(f"it must be a number from {least:,g} to {most:,}")
-        return found
+        with contextlib.suppress(ValueError):
+            if NUMBER.fullmatch(text) and least <= number(text) <= most:
+                return number(text)
+        raise argparse.ArgumentTypeError(f"it must be a number from {least:,g} to {most:,}")
 
     return read
 
 
-def parse_arguments(words: Sequence[str]) -> Arguments:
-    """Judge the command line before any reading; ProgressError where it is wrong."""
+def _new_parser() -> _Parser:
     parser = _Parser(prog="run_progress.py", allow_abbrev=False)
     parser.add_argument("query", metavar="RUN", nargs="?", type=read_query)
     output = parser.add_mutually_exclusive_group()
@@ -4073,7 +4046,13 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
     for switch in ("--hardware", "--json", "--show-secrets", "--debug"):
         parser.add_argument(switch, action="store_true")
     parser.add_argument("--timeout", type=_within(float, 0.1, TIMEOUT_LIMIT), metavar="S")
-    given = parser.parse_args(words, Arguments())
+    return parser
+
+
+def parse_arguments(words: Sequence[str]) -> Options:
+    """Judge the command line before any reading; ProgressError where it is wrong."""
+    parser = _new_parser()
+    given = parser.parse_args(words)
     if given.query is not None and not clean(given.query).strip():
         parser.error("RUN is empty, or can't be printed: give an id or a part of one")
     if given.query is None and (given.tail or given.output in ("no_logs", "follow")):
@@ -4086,66 +4065,63 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
         parser.error(f"--json can't be combined with --{given.output}")
     if given.interval and given.output != "watch":
         parser.error("--interval goes with --watch")
-    given.tail = given.tail or TAIL_DEFAULT
-    given.interval = given.interval or INTERVAL_DEFAULT
-    given.limit = given.limit or CANDIDATES_SHOWN
-    given.env = given.env or None
-    return given
+    # What is not given, or empty, is as it is by default.
+    return Options(**{name: value for name, value in vars(given).items() if value})
 
 
-def logs_words(
-    arguments: Arguments, app_id: str, *, follow: bool = False, tail: int | None = None
-) -> list[str]:
-    """The words of `modal app logs`."""
-    output = ["-f"] if follow else ["--tail", str(tail or arguments.tail)]
-    env = ["-e", arguments.env] if arguments.env else []
-    return ["app", "logs", app_id, *output, "--timestamps", *env]
-
-
-def show_run(arguments: Arguments) -> int:
-    """Read the run, show its blocks and its logs; the exit status."""
+def show_run(options: Options) -> int:
+    """Read the run, show its blocks and its logs, or the list; the exit status."""
     logs = None
-    if arguments.query and arguments.output in ("tail", "follow"):
-        logs = started_logs()
+    if options.query and options.output in ("tail", "follow"):
+        logs = Command("app", "logs")
     try:
         require_modal()
-        if arguments.query is None:
-            return show_list(arguments)
-        found = find_run(arguments, arguments.query, logs)
-        if arguments.output == "watch":
-            return watch(arguments, found)
-        show_found = show_object if arguments.json else show_blocks
-        return show_found(arguments, found, logs)
+        if options.query is None:
+            return show_list(options)
+        found = find_run(options, options.query, logs)
+        if options.output == "watch":
+            return watch(looks_at_run(options, found), options.interval)
+        show_found = show_object if options.json else show_blocks
+        return show_found(options, found, logs)
     finally:
         if logs:
             logs.end()
 
 
-def started_logs() -> Command:
-    """A child for the logs, which ends with this process whatever ends that."""
-    logs = Command("app", "logs")
-    for deadly in DEADLY:
-        if signal.getsignal(deadly) is not signal.SIG_IGN:
-            signal.signal(deadly, logs.kill)
-    return logs
+def source_of(options: Options, when_known: Callable[[Run], None] = lambda _: None) -> Source:
+    """Where to read, who hears of what meanwhile, and when Modal itself is asked."""
+
+    async def ask(run: Run, app: App) -> Hardware | None:
+        wanted = options.hardware or asks_modal(run, app, time.time())
+        return await read_hardware(run, app, options.env) if wanted else None
+
+    volumes = (options.volume,) if options.volume else VOLUMES
+    return Source(volumes, options.env, options.timeout, partial(note, options), when_known, ask)
 
 
-def find_run(arguments: Arguments, query: str, logs: Command | None) -> Found:
+def logs_words(options: Options, app_id: str, *amount: str) -> list[str]:
+    """The words of `modal app logs`, `amount` being `-f` or `--tail N`: the N that was given."""
+    amount = amount or ("--tail", str(options.tail))
+    env = ["-e", options.env] if options.env else []
+    return ["app", "logs", app_id, *amount, "--timestamps", *env]
+
+
+def find_run(options: Options, query: str, logs: Command | None) -> Found:
     """Read the run, with its log command told what to fetch as soon as that is known."""
 
     def when_known(run: Run) -> None:
-        if logs and run.app_id and arguments.output == "tail":
-            logs.ask(logs_words(arguments, run.app_id))
+        if logs and run.app_id and options.output == "tail":
+            logs.ask(logs_words(options, run.app_id))
 
-    reading = read_run(query, replace(arguments.source, when_known=when_known))
+    reading = read_run(query, source_of(options, when_known))
     with spinner("reading the run from Modal"):
-        found = guarded(asyncio.run(reading), arguments.guard)
-    if arguments.hardware and found.hardware and found.hardware.unknown:
-        arguments.note(f"not all that Modal knows is there: {found.hardware.unknown}")
+        found = masked(asyncio.run(reading), options.mask)
+    if options.hardware and found.hardware and found.hardware.unknown:
+        note(options, f"not all that Modal knows is there: {found.hardware.unknown}")
     return found
 
 
-def show_blocks(arguments: Arguments, found: Found, logs: Command | None) -> int:
+def show_blocks(options: Options, found: Found, logs: Command | None) -> int:
     """The blocks, the logs in their place, and the verdict; the exit status."""
     out = open_console()
     show(out, progress_block(found, judge(found, time.time()), bar=out.width < PIPE_WIDTH))
@@ -4153,48 +4129,110 @@ def show_blocks(arguments: Arguments, found: Found, logs: Command | None) -> int
     failures, output = found.failures, b""
     if logs:
         show(out, [""])
-        found, output, failed = show_logs(arguments, found, logs, out)
+        found, output, failed = show_logs(options, found, logs, out)
         failures += failed
         if output and not output.endswith(b"\n"):
             sys.stdout.write("\n")
     were_read = output or (logs and found.run.app_id and not failures)
-    told = judge_logs(arguments, found, output) if were_read else None
-    show(out, ["", *verdict_block(found, judge(found, time.time(), told))])
-    return status_after(failures)
+    tail = judge_logs(options, found, output) if were_read else None
+    show(out, ["", *verdict_block(found, judge(found, time.time(), tail))])
+    return complain(failures)
 
 
-def show_object(arguments: Arguments, found: Found, logs: Command | None) -> int:
+def show_object(options: Options, found: Found, logs: Command | None) -> int:
     """The same as one JSON object; the exit status."""
     failures = found.failures
-    tail = told = None
+    shown = tail = None
     if logs and found.run.app_id:
-        words = logs_words(arguments, found.run.app_id)
         try:
-            output = arguments.guard_logs(b"".join(logs.lines(arguments.timeout)))
-            tail = (["modal", *words], last_states(output).decode(errors="replace"))
-            told = judge_logs(arguments, found, output)
+            output = masked(b"".join(logs.lines(options.timeout)), options.mask)
+            words = ["modal", *logs_words(options, found.run.app_id)]
+            shown = (words, last_states(output).decode(errors="replace"))
+            tail = judge_logs(options, found, output)
         except ProgressError as error:
-            failures += (arguments.guard(f"could not read the logs: {error}"),)
-    print_json(report(found, judge(found, time.time(), told), tail))
-    return status_after(failures)
+            failures += (masked(f"could not read the logs: {error}", options.mask),)
+    print_json(report(found, judge(found, time.time(), tail), shown))
+    return complain(failures)
 
 
-def judge_logs(arguments: Arguments, found: Found, output: bytes) -> Diagnosis:
+def show_logs(
+    options: Options, found: Found, logs: Command, out: Console
+) -> tuple[Found, bytes, tuple[str, ...]]:
+    """Pass the logs on as they come: the run as it stands then, what was shown, what failed."""
+    run = found.run
+    if run.app_id is None:
+        why = "no app, and the run is over" if run.ended else "no app yet"
+        why = "the app id is malformed" if run.app_id_malformed else why
+        show(out, [styled(f"Logs: none, {why}", HEADING)])
+        return found, b"", ()
+    follow = options.output == "follow" and found.live is not False
+    words = logs_words(options, run.app_id, *(["-f"] if follow else []))
+    if options.output == "follow":
+        logs.ask(words)
+    if options.output == "follow" and not follow:
+        show(out, [indented(styled("the app is not live: the end of its logs instead", WARN))])
+    show(out, [styled(f"Logs: modal {' '.join(words)}", HEADING)])
+    output: deque[bytes] = deque(maxlen=FOLLOWED if follow else None)
+    failures: list[str] = []
+
+    def arriving() -> Iterator[bytes]:
+        try:
+            for lines in logs.lines(None if follow else options.timeout):
+                piece = masked(lines, options.mask)
+                output.extend([piece] if piece else [])
+                yield piece
+        except ProgressError as error:
+            failures.append(masked(f"could not read the logs: {error}", options.mask))
+
+    screen = is_screen(sys.stdout)
+    pieces = over_bottom_line(options, found, arriving()) if follow and screen else arriving()
+    whole = True
+    for piece in pieces:
+        sys.stdout.buffer.write(last_states(piece) if whole and not screen else piece)
+        sys.stdout.buffer.flush()
+        whole = piece.endswith(b"\n") if piece else whole
+    found = look_again(options, found) if follow else found
+    return found, b"".join(output), tuple(failures)
+
+
+def over_bottom_line(options: Options, found: Found, log: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces of a log over one line on the run; rich's own would change the log above it."""
+
+    def bottom_line() -> bytes:
+        line = bottom_text(found, judge(found, time.time()))
+        return line[: max(shutil.get_terminal_size().columns - 1, 1)].encode(errors="replace")
+
+    yield bottom_line()
+    looked, whole = time.monotonic(), True  # nothing goes under a line that is unfinished
+    for piece in log:
+        due = time.monotonic() - looked >= INTERVAL_DEFAULT
+        if due:
+            looked = time.monotonic()
+            found = look_again(options, found, GLANCE)
+        if piece or (due and whole):
+            erased = ERASE_LINE if whole else b""
+            whole = not piece or piece.endswith(b"\n")
+            yield erased + piece + (bottom_line() if whole else b"")
+    if whole:
+        yield ERASE_LINE
+
+
+def judge_logs(options: Options, found: Found, output: bytes) -> Diagnosis:
     """What the tail tells, and where its failures may begin above it, what more entries do."""
-    follow, app_id = arguments.output == "follow", found.run.app_id
-    told = diagnose(output.decode(errors="replace"), 0 if follow else arguments.tail)
-    if follow or not told.begins_above or arguments.tail >= LOOKED_BACK or app_id is None:
-        return told
-    logs = started_logs()
+    follow, app_id = options.output == "follow", found.run.app_id
+    tail = diagnose(output.decode(errors="replace"), 0 if follow else options.tail)
+    if follow or not tail.begins_above or options.tail >= LOOKED_BACK or app_id is None:
+        return tail
+    logs = Command("app", "logs")
     try:
-        logs.ask(logs_words(arguments, app_id, tail=LOOKED_BACK))
+        logs.ask(logs_words(options, app_id, "--tail", str(LOOKED_BACK)))
         with spinner("looking for the cause further back"):
-            more = arguments.guard_logs(b"".join(logs.lines(arguments.timeout)))
+            more = masked(b"".join(logs.lines(options.timeout)), options.mask)
     except ProgressError:  # the tail itself was read
-        return told
+        return tail
     finally:
         logs.end()
-    return with_earlier(told, diagnose(more.decode(errors="replace")))
+    return with_earlier(tail, diagnose(more.decode(errors="replace")))
 
 
 def print_json(value: object) -> None:
@@ -4202,104 +4240,110 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, allow_nan=False, default=asdict), flush=True)
 
 
-# The verdicts of a list in the order in which they are shown: those that need somebody first.
-NEEDS = ("died", "stuck", "orphaned", "slow", "waiting", "running", "unknown", "queued")
-
-
-def read_list(arguments: Arguments) -> tuple[list[tuple[Run, str]], int, tuple[str, ...]]:
+def read_list(options: Options) -> tuple[list[tuple[Run, str]], int, tuple[str, ...]]:
     """The newest runs by need with their verdicts' words, how many more, and what failed."""
-    reading = read_runs(arguments.source, arguments.limit)
-    found, more, failures = guarded(asyncio.run(reading), arguments.guard)
+    reading = read_runs(source_of(options), options.limit)
+    found, more, failures = masked(asyncio.run(reading), options.mask)
     now = time.time()
     rows = [(each.run, judge(each, now).word) for each in found]
     return sorted(rows, key=lambda row: [*NEEDS, row[1]].index(row[1])), more, failures
 
 
-def show_list(arguments: Arguments) -> int:
+def show_list(options: Options) -> int:
     """The newest runs; the exit status."""
-    if arguments.output == "watch":
-        return watch_list(arguments)
+    if options.output == "watch":
+        return watch(looks_at_list(options), options.interval)
     with spinner("reading the runs from Modal"):
-        rows, more, failures = read_list(arguments)
-    if arguments.json:
+        rows, more, failures = read_list(options)
+    if options.json:
         print_json([row_object(*row) for row in rows])
     else:
         show(open_console(fold=False), runs_block(rows, more, time.time()))
-    return status_after(failures)
+    return complain(failures)
 
 
-def watch_list(arguments: Arguments) -> NoReturn:
-    """Show the newest runs again and again; through a pipe, a line for each that changed."""
+# What a watch sees: a terminal shows it whole, a pipe gets the lines that are new; and the exit
+# status once the watch is over.
+Look: TypeAlias = "tuple[RenderableType, list[str], int | None]"
+
+
+def watch(looks: Iterator[Look], interval: Seconds) -> int:
+    """Show each look, one every so many seconds, until the watch is over; the exit status."""
+    from rich.live import Live
+
+    screen = is_screen(sys.stdout)
+    live = Live(console=new_console(), auto_refresh=False, redirect_stderr=is_screen(sys.stderr))
+    with live if screen else contextlib.nullcontext():
+        while True:
+            whole, new, status = next(looks)
+            if screen:
+                live.console.show_cursor()  # rich hides it: it would stay so after Ctrl-Z
+                live.update(whole, refresh=True)
+            for line in () if screen else new:
+                print(f"{iso(time.time())} {line}", flush=True)
+            if status is not None:
+                return status
+            wait_while_read(interval)
+
+
+def looks_at_list(options: Options) -> Iterator[Look]:
+    """The newest runs, again and again; new is a line for each run that changed."""
     from rich.console import Group
 
     said: dict[str, str] = {}
-    with in_place(new_console()) as live:
-        while True:
-            try:
-                rows, more, failures = read_list(arguments)
-            except ProgressError as error:
-                if not said:
-                    raise
-                failures = (str(error),)
-            arguments.note(*failures)
-            now = time.time()
-            if live:
-                live.update(Group(*runs_block(rows, more, now)), refresh=True)
-            for run, word in rows:
-                line = f"{run.run_id} {word}: step {step_text(run.step)}, {run.phase}"
-                if not live and said.get(run.run_id) != line:
-                    print(f"{iso(now)} {line}", flush=True)
-                said[run.run_id] = line
-            wait_while_read(arguments.interval)
+    while True:
+        try:
+            rows, more, failures = read_list(options)
+        except ProgressError as error:
+            if not said:
+                raise
+            failures = (str(error),)
+        note(options, *failures)
+        lines = {
+            run.run_id: f"{run.run_id} {word}: step {step_text(run.step)}, {run.phase}"
+            for run, word in rows
+        }
+        new = [line for run_id, line in lines.items() if said.get(run_id) != line]
+        yield Group(*runs_block(rows, more, time.time())), new, None
+        said |= lines
 
 
-@contextlib.contextmanager
-def in_place(out: Console) -> Iterator[Live | None]:
-    """What is shown again in the same place: on a terminal only."""
-    from rich.live import Live
-
-    if not is_screen(sys.stdout):
-        yield None
-        return
-    with Live(console=out, auto_refresh=False, redirect_stderr=is_screen(sys.stderr)) as live:
-        out.show_cursor()  # which rich has hidden: it would stay so after Ctrl-Z
-        yield live
-
-
-def watch(arguments: Arguments, found: Found) -> int:
-    """Show the run again and again until it is over; 0 if it completed, 5 if it ended otherwise."""
-    out = new_console()
+def looks_at_run(options: Options, found: Found) -> Iterator[Look]:
+    """The run, again and again; new is its verdict where that, or what it stands on, changed."""
     said: tuple[object, ...] = ()
     was_over = False
-    arguments.note(*found.failures)
-    with in_place(out) as live:
-        while True:
-            judged, run = judge(found, time.time()), found.run
-            told = (run.status, run.phase, run.step, judged.word, run.attempt, run.app_id)
-            if live:
-                live.update(watch_blocks(found, judged, out), refresh=True)
-            elif told != said:
-                status = f"{run.status or 'unknown'} {judged.word}: {verdict_text(found, judged)}"
-                if said and told[-2:] != said[-2:]:
-                    status += f"; attempt {run.attempt or 'unknown'}, app {run.app_id or 'none'}"
-                print(f"{iso(judged.now)} {status}", flush=True)
-                said = told
-            # The record, or the result, of an app that is over may only lag: one more look.
-            sure = was_over or judged.word != "unknown"
-            over = (run.ended and judged.word != "retrying") or (found.live is False and sure)
-            if over and judged.word == "unknown" and found.has_result is None:
-                return status_after(found.failures)
-            if over or judged.word == "completed":
-                return 0 if judged.word == "completed" else ENDED_OTHERWISE
-            was_over = found.live is False
-            wait_while_read(arguments.interval)
-            found = refreshed(arguments, found, arguments.timeout)
+    note(options, *found.failures)
+    while True:
+        judged, run = judge(found, time.time()), found.run
+        standing = (run.status, run.phase, run.step, judged.word, run.attempt, run.app_id)
+        line = f"{run.status or 'unknown'} {judged.word}: {verdict_text(found, judged)}"
+        if said and standing[-2:] != said[-2:]:
+            line += f"; attempt {run.attempt or 'unknown'}, app {run.app_id or 'none'}"
+        new = [line] if standing != said else []
+        status = status_of_end(found, judged, was_over=was_over)
+        yield watch_blocks(found, judged), new, status
+        said, was_over = standing, found.live is False
+        found = look_again(options, found)
 
 
-def watch_blocks(found: Found, judged: Judgement, out: Console) -> RenderableType:
+def status_of_end(found: Found, judged: Judgement, *, was_over: bool) -> int | None:
+    """0 if the run completed, 5 if it ended otherwise, 1 if nobody can tell; else None."""
+    run, word = found.run, judged.word
+    if word == "completed":
+        return 0
+    # The record, or the result, of an app that is over may only lag: one more look.
+    sure = was_over or word != "unknown"
+    if not (run.ended and word != "retrying") and not (found.live is False and sure):
+        return None
+    unsure = word == "unknown" and found.has_result is None
+    return complain(found.failures) if unsure else ENDED_OTHERWISE
+
+
+def watch_blocks(found: Found, judged: Judgement) -> RenderableType:
     """What --watch shows on a terminal: where not all has room, the answer first."""
     from rich.console import Group
 
+    out = new_console()
     progress = progress_block(found, judged, bar=out.width < PIPE_WIDTH)
     rollouts = rollouts_block(found, out.width)
     answer = verdict_block(found, judged)
@@ -4321,21 +4365,22 @@ def wait_while_read(interval: Seconds) -> None:
     time.sleep(max(0.0, until - time.monotonic()))
 
 
-def refreshed(arguments: Arguments, found: Found, patience: Seconds) -> Found:
+def look_again(options: Options, found: Found, patience: Seconds | None = None) -> Found:
     """The run as it stands now; as it stood before, and said so, where Modal fails meanwhile."""
 
     def doubtful(fresh: Found) -> bool:  # another word may rest on what was read earlier
-        changed = arguments.hardware or judge(fresh, time.time()).word != "running"
-        return patience > GLANCE and changed
+        changed = options.hardware or judge(fresh, time.time()).word != "running"
+        return patience is None and changed
 
+    source = replace(source_of(options), volumes=[found.volume])
+    if patience is not None:
+        source = replace(source, patience=patience, ask=None)
     try:
-        ask = arguments.ask if patience > GLANCE else None
-        source = Source([found.volume], arguments.env, patience, ask=ask)
-        fresh = guarded(asyncio.run(refresh(found, source, doubtful)), arguments.guard)
+        fresh = masked(asyncio.run(refresh(found, source, doubtful)), options.mask)
     except ProgressError as error:
-        arguments.note(str(error))
+        note(options, str(error))
         return found
-    arguments.note(*fresh.failures)
+    note(options, *fresh.failures)
     if fresh.counted:
         return fresh
     return replace(fresh, rollouts=found.rollouts, counted=found.counted)
@@ -4350,91 +4395,16 @@ def spinner(text: str) -> contextlib.AbstractContextManager[object]:
     return Console(stderr=True).status(text)
 
 
-def show_logs(
-    arguments: Arguments, found: Found, logs: Command, out: Console
-) -> tuple[Found, bytes, tuple[str, ...]]:
-    """Pass the logs on as they come: the run as it stands then, what was shown, what failed."""
-    run = found.run
-    if run.app_id is None:
-        why = "no app, and the run is over" if run.ended else "no app yet"
-        why = "the app id is malformed" if run.app_id_malformed else why
-        show(out, [styled(f"Logs: none, {why}", HEADING)])
-        return found, b"", ()
-    follow = arguments.output == "follow" and found.live is not False
-    words = logs_words(arguments, run.app_id, follow=follow)
-    if arguments.output == "follow":
-        logs.ask(words)
-    if arguments.output == "follow" and not follow:
-        show(out, [indented(styled("the app is not live: the end of its logs instead", WARN))])
-    show(out, [styled(f"Logs: modal {' '.join(words)}", HEADING)])
-    output: deque[bytes] = deque(maxlen=FOLLOWED if follow else None)
-    below = BottomLine(arguments, found) if follow and is_screen(sys.stdout) else None
-    failures: tuple[str, ...] = ()
-    try:
-        for lines in logs.lines(None if follow else arguments.timeout):
-            shown = arguments.guard_logs(lines)
-            whole = not output or output[-1].endswith(b"\n")
-            if shown:
-                output.append(shown)
-            if whole and not is_screen(sys.stdout):
-                shown = last_states(shown)
-            sys.stdout.buffer.write(below.around(shown) if below else shown)
-            sys.stdout.buffer.flush()
-    except ProgressError as error:
-        failures = (arguments.guard(f"could not read the logs: {error}"),)
-    if below:
-        sys.stdout.write(below.erased())
-        sys.stdout.flush()
-    if follow:
-        found = refreshed(arguments, found, arguments.timeout)
-    return found, b"".join(output), failures
+def note(options: Options, *texts: str) -> None:
+    """A line each on stderr about what is no error."""
+    for text in texts:
+        tell(f"note: {masked(text, options.mask)}", dim=True)
 
 
-ERASE_LINE = "\r\x1b[2K"
-
-
-class BottomLine:
-    """One line under the logs that are followed; rich's own would change the logs above it."""
-
-    def __init__(self, arguments: Arguments, found: Found) -> None:
-        """Begin with what was read."""
-        self._arguments, self._found = arguments, found
-        self._looked = time.monotonic()
-        # The latter, whether the last line of the logs is unfinished: nothing goes under it.
-        self._drawn = self._begun = False
-
-    def around(self, lines: bytes) -> bytes:
-        """The lines in the place of the bottom line, and that one under them again."""
-        due = time.monotonic() - self._looked >= INTERVAL_DEFAULT
-        if not lines and (self._begun or (self._drawn and not due)):
-            return b""
-        if due:
-            self._looked = time.monotonic()
-            self._found = refreshed(self._arguments, self._found, GLANCE)
-        shown = self.erased().encode() + lines
-        self._begun = bool(lines) and not lines.endswith(b"\n")
-        self._drawn = not self._begun
-        if self._begun:
-            return shown
-        line = bottom_text(self._found, judge(self._found, time.time()))
-        cut = line[: max(shutil.get_terminal_size().columns - 1, 1)]
-        return shown + cut.encode(errors="replace")
-
-    def erased(self) -> str:
-        """What takes the line away, where there is one."""
-        return ERASE_LINE if self._drawn else ""
-
-
-def complain(message: str) -> None:
-    """One error line on stderr, after all that stdout holds."""
-    sys.stdout.flush()
-    tell(f"error: {message}")
-
-
-def status_after(failures: Sequence[str]) -> int:
-    """Tell what failed though the run was shown; the exit status."""
+def complain(failures: Sequence[str]) -> int:
+    """A line each on stderr about what failed though the run was shown; the exit status."""
     for failure in failures:
-        complain(failure)
+        tell(f"error: {failure}")
     return 1 if failures else 0
 
 
@@ -4442,10 +4412,9 @@ def tell(line: str, *, dim: bool = False) -> None:
     """A line on stderr; one that is gone or full changes nothing else."""
     if is_screen(sys.stderr):
         dimmed = dim and not os.environ.get("NO_COLOR")
-        line = f"{ERASE_LINE}\x1b[2m{line}\x1b[0m" if dimmed else f"{ERASE_LINE}{line}"
+        line = ERASE_LINE.decode() + (f"\x1b[2m{line}\x1b[0m" if dimmed else line)
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        print(line, file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -4454,17 +4423,13 @@ def main() -> int:
     try:
         return run_command(sys.argv[1:])
     except BrokenPipeError:  # the reader has what it wanted
-        abandon_stdout()
         return 0
     except OSError as error:
-        abandon_stdout()
-        complain(Arguments().guard(str(error)))
-        return 1
+        return complain([str(error)])
 
 
 def run_command(words: Sequence[str]) -> int:
     """Run the command and tell what is wrong with it; OSError where stdout can't be written."""
-    guard = Arguments().guard
     try:
         return show_run(parse_arguments(words))
     except BrokenPipeError:
@@ -4472,16 +4437,16 @@ def run_command(words: Sequence[str]) -> int:
     except Exception as raised:  # noqa: BLE001 - the last resort
         error = raised if isinstance(raised, ProgressError) else unexpected(raised)
         for line in traceback.format_exc().splitlines() if "--debug" in words else ():
-            tell(guard(clean(line)))
-    candidates = guarded(error.candidates, guard)
-    message = guard(str(error))
+            tell(masked(clean(line), mask_secrets))
+    message = masked(str(error), mask_secrets)
+    candidates = masked(error.candidates, mask_secrets)
     if "--json" in words:
         rows = [row_object(run) for run in candidates]
         print_json({"error": {"kind": error.kind, "message": message, "candidates": rows}})
     elif candidates:
         block = runs_block([(run, None) for run in candidates], error.more, time.time())
         show(open_console(fold=False), block)
-    complain(message)
+    complain([message])
     return STATUS_OF[error.kind]
 
 
@@ -4492,16 +4457,16 @@ def unexpected(error: Exception) -> ProgressError:
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{'/'.join(last.filename.split('/')[-2:])}:{last.lineno}"
     over = f", while handling: {error.__context__}" if error.__context__ else ""
-    told = f"{type(error).__name__}: {error} ({place}){over}; --debug shows the traceback"
-    return ProgressError(clean(" ".join(told.split())))
+    words = f"{type(error).__name__}: {error} ({place}){over}; --debug shows the traceback"
+    return ProgressError(clean(" ".join(words.split())))
 
 
 def prepare_streams() -> None:
     """Keep what a stream can't hold, and what is not meant for the user, from showing."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed from the start
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
-        stream = getattr(sys, name)
+        # It may be closed from the start.
+        stream = getattr(sys, name) or Path(os.devnull).open("w")  # noqa: SIM115
+        setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     # A read that was given up leaves futures and generators in the SDK that nobody awaits.
@@ -4509,11 +4474,7 @@ def prepare_streams() -> None:
     warnings.simplefilter("ignore")
 
 
-def abandon_stdout() -> None:
-    """Let what is still buffered go nowhere, so that Python's own last flush can't fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 if __name__ == "__main__":
-    # Straight out, everything being flushed: the SDK's own clean-up at exit takes a while.
+    # Straight out, everything being flushed: the SDK's own clean-up at exit takes a while, and
+    # what a full disk or a closed pipe did not take would fail there again.
     os._exit(main())
