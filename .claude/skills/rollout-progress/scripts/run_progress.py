@@ -4206,13 +4206,14 @@ def over_bottom_line(options: Options, found: Found, log: Iterable[bytes]) -> It
     looked, whole = time.monotonic(), True  # nothing goes under a line that is unfinished
     for piece in log:
         due = time.monotonic() - looked >= INTERVAL_DEFAULT
+        if not piece and not (due and whole):
+            continue
         if due:
             looked = time.monotonic()
             found = look_again(options, found, GLANCE)
-        if piece or (due and whole):
-            erased = ERASE_LINE if whole else b""
-            whole = not piece or piece.endswith(b"\n")
-            yield erased + piece + (bottom_line() if whole else b"")
+        erased = ERASE_LINE if whole else b""
+        whole = not piece or piece.endswith(b"\n")
+        yield erased + piece + (bottom_line() if whole else b"")
     if whole:
         yield ERASE_LINE
 
@@ -4372,7 +4373,8 @@ def look_again(options: Options, found: Found, patience: Seconds | None = None) 
         changed = options.hardware or judge(fresh, time.time()).word != "running"
         return patience is None and changed
 
-    source = replace(source_of(options), volumes=[found.volume])
+    # What is to be noted of it was, when it was read first.
+    source = replace(source_of(options), volumes=[found.volume], note=lambda _: None)
     if patience is not None:
         source = replace(source, patience=patience, ask=None)
     try:
