@@ -3759,7 +3759,7 @@ def error_line(stderr: bytes) -> str:
 
 
 class Command:
-    """An interpreter on its way to a command of modal; `end` it on every way out."""
+    """An interpreter on its way to a command of modal; `close` it on every way out."""
 
     def __init__(self, *named: str) -> None:
         """Start it: importing takes it longer than finding the run takes."""
@@ -3767,7 +3767,7 @@ class Command:
         kept = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
         encoding = kept.get("PYTHONIOENCODING", "").partition(":")[0]
         self._name = " ".join(("modal", *named))
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
         # Its own session: Ctrl-C reaches this process alone, which then ends the child.
         self._child = subprocess.Popen(
             # -P: a `modal` folder here is not the package. The last words are for `ps` alone.
@@ -3817,7 +3817,7 @@ class Command:
             self._stderr.seek(0)
             raise ProgressError(f"{self._name} failed: {error_line(self._stderr.read())}")
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the child, however far it is."""
         self._child.kill()
         self._child.wait()
@@ -3918,12 +3918,9 @@ async def _ask_cli(until: float, env: str | None, *words: str) -> object:
     patience = round(until - asyncio.get_running_loop().time(), 1)
 
     def told() -> bytes:
-        command = Command(*words)
-        try:
+        with contextlib.closing(Command(*words)) as command:
             command.ask([*words, "--json", *(["-e", env] if env else [])])
             return b"".join(command.lines(patience))
-        finally:
-            command.end()
 
     # In a thread, since waiting for its output would hold up all else that is read.
     return parse_json(await asyncio.to_thread(told))
@@ -4071,10 +4068,10 @@ def parse_arguments(words: Sequence[str]) -> Options:
 
 def show_run(options: Options) -> int:
     """Read the run, show its blocks and its logs, or the list; the exit status."""
-    logs = None
-    if options.query and options.output in ("tail", "follow"):
-        logs = Command("app", "logs")
-    try:
+    with contextlib.ExitStack() as stack:
+        logs = None
+        if options.query and options.output in ("tail", "follow"):
+            logs = stack.enter_context(contextlib.closing(Command("app", "logs")))
         require_modal()
         if options.query is None:
             return show_list(options)
@@ -4083,9 +4080,6 @@ def show_run(options: Options) -> int:
             return watch(looks_at_run(options, found), options.interval)
         show_found = show_object if options.json else show_blocks
         return show_found(options, found, logs)
-    finally:
-        if logs:
-            logs.end()
 
 
 def source_of(options: Options, when_known: Callable[[Run], None] = lambda _: None) -> Source:
@@ -4224,15 +4218,13 @@ def judge_logs(options: Options, found: Found, output: bytes) -> Diagnosis:
     tail = diagnose(output.decode(errors="replace"), 0 if follow else options.tail)
     if follow or not tail.begins_above or options.tail >= LOOKED_BACK or app_id is None:
         return tail
-    logs = Command("app", "logs")
     try:
-        logs.ask(logs_words(options, app_id, "--tail", str(LOOKED_BACK)))
-        with spinner("looking for the cause further back"):
-            more = masked(b"".join(logs.lines(options.timeout)), options.mask)
+        with contextlib.closing(Command("app", "logs")) as logs:
+            logs.ask(logs_words(options, app_id, "--tail", str(LOOKED_BACK)))
+            with spinner("looking for the cause further back"):
+                more = masked(b"".join(logs.lines(options.timeout)), options.mask)
     except ProgressError:  # the tail itself was read
         return tail
-    finally:
-        logs.end()
     return with_earlier(tail, diagnose(more.decode(errors="replace")))
 
 
