@@ -4161,7 +4161,7 @@ def show_logs(
         return found, b"", ()
     follow = options.output == "follow" and found.live is not False
     words = logs_words(options, run.app_id, *(["-f"] if follow else []))
-    if options.output == "follow":
+    if options.output == "follow":  # of a tail it was asked as soon as the app was known
         logs.ask(words)
     if options.output == "follow" and not follow:
         show(out, [indented(styled("the app is not live: the end of its logs instead", WARN))])
@@ -4173,7 +4173,8 @@ def show_logs(
         try:
             for lines in logs.lines(None if follow else options.timeout):
                 piece = masked(lines, options.mask)
-                output.extend([piece] if piece else [])
+                if piece:
+                    output.append(piece)
                 yield piece
         except ProgressError as error:
             failures.append(masked(f"could not read the logs: {error}", options.mask))
@@ -4272,8 +4273,8 @@ def watch(looks: Iterator[Look], interval: Seconds) -> int:
             if screen:
                 live.console.show_cursor()  # rich hides it: it would stay so after Ctrl-Z
                 live.update(whole, refresh=True)
-            for line in () if screen else new:
-                print(f"{iso(time.time())} {line}", flush=True)
+            else:
+                print("".join(f"{iso(time.time())} {line}\n" for line in new), end="", flush=True)
             if status is not None:
                 return status
             wait_while_read(interval)
