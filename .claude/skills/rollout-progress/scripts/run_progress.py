@@ -415,24 +415,24 @@ def _newest(found: Iterable[Number | None]) -> Number | None:
 def parse_run(record: object, run_id: str) -> Run:
     """Make a Run from a record of any age; `run_id` is its key in the volume."""
     metadata, config = _member(record, "metadata"), _member(record, "config")
+    prompts = _text(config, "dataset", "prompt_data") or _text(config, "recipe", "prompt_data")
     progress = _member(metadata, "framework_progress")
-    current = _count(progress, "current")
     phase = _parse_phase(record, progress)
     # What the progress says, if it is said of the phase that is shown.
     said = progress if phase == _text(progress, "phase") else None
     status = STATUSES.get((_text(record, "status") or "").casefold(), _text(record, "status"))
-    latest = _parse_rollout(_member(metadata, "latest_rollout"))
-    open_substeps = _open_substeps(record, current)
-    app_id = _parse_app_id(record)
+    latest = _member(metadata, "latest_rollout")
+    open_substeps = _open_substeps(record, progress)
+    app_id = next(iter(app_ids(record)), None)
+    started, created = _time(record, "started_at"), _time(record, "created_at")
     starts = [_time(start) for start in _elements(metadata, "attempt_starts")]
     attempt_began = _time(metadata, "last_attempt_started_at") or _newest(starts)
     attempts = _count(metadata, "attempt_count")
-    trained = attempts or attempt_began or latest or current
+    untrained = not (attempts or attempt_began or latest or _count(progress, "current"))
     # Said of no phase at all, too; of any but these it says nothing.
     inactive = phase in {None, *LAUNCHED} and _is_false(said, "is_active")
-    submitted = phase in LAUNCHED and not trained and _text(record, "function_call_id")
-    noted = (_time(progress, "updated_at"), latest.created_at if latest else None)
-    signs = (_time(record, "updated_at"), attempt_began, *noted, *open_substeps.values())
+    called = phase in LAUNCHED and _text(record, "function_call_id") is not None
+    signs = (_time(record, "updated_at"), _time(progress, "updated_at"), created_at(latest))
     run = Run(
         run_id=run_id,
         kind=_parse_kind(record),
@@ -440,41 +440,52 @@ def parse_run(record: object, run_id: str) -> Run:
         status=status,
         phase=phase,
         waiting_for_gpu=inactive and status not in ENDED_STATUSES,
-        submitted=bool(submitted) and status == "running" and not inactive,
+        submitted=called and untrained and status == "running" and not inactive,
         step=_parse_step(progress),
         app_id=app_id,
         app_id_malformed=app_id is None and _scalar(record, "modal_app_id") not in (None, ""),
         url=_parse_url(record, app_id),
-        created_at=_time(record, "created_at"),
-        started_at=next(filter(None, starts), None) or _parse_started_at(record),
+        created_at=created,
+        # Older gyms wrote it; the newest writes its launch there, which is when it was created.
+        started_at=next(filter(None, starts), None) or (None if started == created else started),
         ended_at=_time(record, "ended_at") or _time(record, "completed_at"),
-        last_sign=_newest(signs),
+        last_sign=_newest((*signs, attempt_began, *open_substeps.values())),
         reason=_text(metadata, "terminal_reason"),
         error=_parse_error(record),
         # Older gyms made one of the run id.
         wandb_ids=wandb_ids(record) or ((run_id[:8],) if _member(config, "wandb") else ()),
         model=_text(config, "model", "model_name"),
-        dataset=_parse_dataset(config),
+        dataset=_text(config, "dataset", "hf_repo") or prompts or _text(config, "dataset", "name"),
         phase_began=open_substeps.get(phase or "") or _time(said, "updated_at"),
         unread_times=tuple(t for t in TIMES if _scalar(record, t) and not _time(record, t)),
         attempt=attempts or len(starts) or None,
         attempt_began=attempt_began,
     )
-    return _with_attempt(run, record, latest)
+    return _with_attempt(run, record)
 
 
-def _with_attempt(run: Run, record: object, latest: Rollout | None) -> Run:
+def _with_attempt(run: Run, record: object) -> Run:
     """With what only the attempt under way tells, or what it goes on from."""
     metadata = _member(record, "metadata")
+    ended, began = _time(metadata, "last_attempt_ended_at"), run.attempt_began or 0
+    # Else another one has begun since.
+    failed = _text(metadata, "last_attempt_status") == "failed" and (ended or 0) >= began
+    checkpoint = _text(metadata, "resume_checkpoint_name")
+    iteration = _count(metadata, "resume_from_iteration")
+    if iteration is None and (named := re.fullmatch(r"\D*(\d{1,15})", checkpoint or "")):
+        iteration = int(named[1])
+    numbered = None if iteration is None else f"iteration {iteration}"
+    batch_size, batch_began = _parse_batch(_member(metadata, "batch_size_inference"))
     run = replace(
         run,
-        attempt_failed_at=_parse_attempt_failed_at(metadata, run.attempt_began),
-        resumed_from=_parse_resumed_from(metadata),
-        resume_point=_parse_resume_point(metadata),
-        batch_size=_parse_batch_size(metadata),
-        batch_began=_newest(_time(each, "started_at") for each in _batch_tries(metadata)),
+        attempt_failed_at=ended if failed else None,
+        resumed_from=checkpoint or _text(metadata, "resumed_from_checkpoint") or numbered,
+        resume_point=-1 if _is_false(metadata, "resumed_from_checkpoint") else iteration,
+        batch_size=batch_size,
+        batch_began=batch_began,
     )
-    latest = next(iter(kept(run, [latest] if latest else ())), None)
+    rollout = _parse_rollout(_member(metadata, "latest_rollout"))
+    latest = next(iter(kept(run, [rollout] if rollout else ())), None)
     return replace(run, steps=tuple(_recorded_steps(record, run)), latest_rollout=latest)
 
 
@@ -496,48 +507,19 @@ def _parse_kind(record: object) -> Literal["rl", "sft", "gateway"]:
     return "sft" if _text(record, "config", "recipe", "loss_type") == "sft_loss" else "rl"
 
 
-def _parse_attempt_failed_at(metadata: object, began: EpochSeconds | None) -> EpochSeconds | None:
-    """When the newest attempt failed; None where another one has begun since."""
-    ended = _time(metadata, "last_attempt_ended_at")
-    failed = _text(metadata, "last_attempt_status") == "failed"
-    return ended if failed and ended is not None and ended >= (began or 0) else None
-
-
-def _batch_tries(metadata: object) -> list[object]:
-    """Those of the automatic batch size."""
-    tries = _elements(metadata, "batch_size_inference", "attempts")
-    return [each for each in tries if _count(each, "value") is not None]
-
-
-def _parse_batch_size(metadata: object) -> str | None:
-    """`max_tokens_per_gpu 16384 oom → 8192 running`."""
-    tries = _batch_tries(metadata)
-    outcomes = [(_count(each, "value"), _text(each, "outcome") or "unknown") for each in tries]
-    told = " → ".join(f"{value} {outcome}" for value, outcome in outcomes)
-    knob = _text(metadata, "batch_size_inference", "knob") or "batch size"
-    return f"{knob} {told}" if tries else None
-
-
-def _parse_started_at(record: object) -> EpochSeconds | None:
-    """As older gyms wrote it; the newest writes its launch there, which is `created_at` again."""
-    started = _time(record, "started_at")
-    return None if started == _time(record, "created_at") else started
-
-
-def _parse_dataset(config: object) -> str | None:
-    prompts = _text(config, "dataset", "prompt_data") or _text(config, "recipe", "prompt_data")
-    return _text(config, "dataset", "hf_repo") or prompts or _text(config, "dataset", "name")
+def _parse_batch(inference: object) -> tuple[str | None, EpochSeconds | None]:
+    """`max_tokens_per_gpu 16384 oom → 8192 running`, and when the newest of these tries began."""
+    tries = [each for each in _elements(inference, "attempts") if _count(each, "value") is not None]
+    told = (f"{_count(each, 'value')} {_text(each, 'outcome') or 'unknown'}" for each in tries)
+    knob = _text(inference, "knob") or "batch size"
+    began = _newest(_time(each, "started_at") for each in tries)
+    return f"{knob} {' → '.join(told)}" if tries else None, began
 
 
 def named_ids(record: object) -> tuple[str, ...]:
     """The function call, the sweep, and the app where it has a name of its own."""
     keys = (("function_call_id",), ("group_id",), ("metadata", "group_id"), ("app_name",))
     return _known(_text(record, *path) for path in keys)
-
-
-def app_ids(record: object) -> tuple[str, ...]:
-    """The app, if the run has one."""
-    return _known([_parse_app_id(record)])
 
 
 def created_at(record: object) -> EpochSeconds | None:
@@ -578,13 +560,14 @@ def _parse_step(progress: object) -> Step | None:
     return None if current is None else Step(current, total, unit)
 
 
-def _parse_app_id(record: object) -> str | None:
+def app_ids(record: object) -> tuple[str, ...]:
+    """The app, if the run has one."""
     found = _scalar(record, "modal_app_id")
     field = found.strip() if isinstance(found, str) else ""
     if HTTPS_URL.fullmatch(field):
         with contextlib.suppress(ValueError):  # the whole of such a URL is no id either
             field = urlsplit(field).path.rstrip("/").rpartition("/")[2]
-    return field if APP_ID.fullmatch(field) else None
+    return (field,) if APP_ID.fullmatch(field) else ()
 
 
 def _parse_url(record: object, app_id: str | None) -> str | None:
@@ -603,20 +586,6 @@ def _parse_error(record: object) -> tuple[str, ...]:
     if left_out <= 1:
         return tuple(lines)
     return (*lines[:ERROR_HEAD], f"… {left_out} more lines …", *lines[-ERROR_END:])
-
-
-def _parse_resumed_from(metadata: object) -> str | None:
-    name = _text(metadata, "resume_checkpoint_name") or _text(metadata, "resumed_from_checkpoint")
-    iteration = _count(metadata, "resume_from_iteration")
-    return name or (None if iteration is None else f"iteration {iteration}")
-
-
-def _parse_resume_point(metadata: object) -> int | None:
-    if _is_false(metadata, "resumed_from_checkpoint"):
-        return -1
-    iteration = _count(metadata, "resume_from_iteration")
-    named = re.fullmatch(r"\D*(\d{1,15})", _text(metadata, "resume_checkpoint_name") or "")
-    return int(named[1]) if iteration is None and named else iteration
 
 
 def wandb_ids(record: object) -> tuple[str, ...]:
@@ -661,10 +630,11 @@ def _timings(step: int, phases: list[Phase], total: Seconds) -> Timings:
     return Timings(step, tuple((name, seconds) for _, name, seconds in phases), total)
 
 
-def _open_substeps(record: object, current: int | None) -> dict[str, EpochSeconds]:
+def _open_substeps(record: object, progress: object) -> dict[str, EpochSeconds]:
     """The substeps of the step under way that are not over, and when each began."""
     steps = [int(key) for key, _ in _items(record, "substep_times") if STEP_KEY.fullmatch(key)]
-    under_way = _items(record, "substep_times", str(current or max(steps, default="")))
+    current = _count(progress, "current") or max(steps, default="")
+    under_way = _items(record, "substep_times", str(current))
     started = {name: _time(substep, "start") for name, substep in under_way if not _lasted(substep)}
     return {name: start for name, start in started.items() if start is not None}
 
