@@ -245,10 +245,10 @@ class Run:
         return self.steps[0] if self.steps else None
 
     @property
-    def last_rollout_id(self) -> int | None:
-        """The newest rollout that must have been recorded by now: that before the one under way."""
-        before = self.step.current - 2 if self.step and self.step.current > 1 else None
-        return _newest((self.latest_rollout.rollout_id if self.latest_rollout else None, before))
+    def last_rollout_id(self) -> int:
+        """The newest rollout that must have been recorded by now, -1 for none."""
+        latest = self.latest_rollout.rollout_id if self.latest_rollout else -1
+        return max(latest, self.step.current - 2 if self.step else -1)  # before that under way
 
     @property
     def expects_no_rollout(self) -> bool:
@@ -351,15 +351,11 @@ def _text(value: object, *keys: str) -> str | None:
 
 def _number(value: object, *keys: str) -> float | None:
     found = _scalar(value, *keys)
-    if isinstance(found, bool) or not isinstance(found, int | float | str):
+    if isinstance(found, str) and NUMBER.fullmatch(found):
+        found = float(found)
+    if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    if isinstance(found, str) and not NUMBER.fullmatch(found):
-        return None
-    try:
-        number = float(found)
-    except (ValueError, OverflowError):
-        return None
-    return number if abs(number) <= COUNT_LIMIT else None  # which NaN is not, either
+    return float(found) if abs(found) <= COUNT_LIMIT else None  # which NaN is not, either
 
 
 def _measure(value: object, *keys: str) -> float | None:
@@ -381,16 +377,14 @@ def _duration(value: object, *keys: str) -> Seconds | None:
 def _time(value: object, *keys: str) -> EpochSeconds | None:
     """A time from a number, a number in a string, or ISO 8601 (UTC where it has no zone)."""
     found = _scalar(value, *keys)
-    number = _number(found)
-    if number is None and isinstance(found, str):
-        try:
+    number = _number(found) or 0
+    if not number and isinstance(found, str):
+        with contextlib.suppress(ValueError, OverflowError):
             moment = datetime.fromisoformat(found.strip())
             number = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            return None
-    if number is not None and 1e12 <= number < 1e13:  # noqa: PLR2004 - 13 digits: milliseconds
+    if 1e12 <= number < 1e13:  # noqa: PLR2004 - 13 digits: milliseconds
         number /= 1_000
-    return number if number is not None and 0 < number < YEAR_10000 else None
+    return number if 0 < number < YEAR_10000 else None
 
 
 def _items(value: object, *keys: str) -> Iterable[tuple[str, object]]:
@@ -605,14 +599,13 @@ def wandb_ids(record: object) -> tuple[str, ...]:
 
 def _lasted(span: object) -> tuple[float, Seconds] | None:
     """When it began, 0 if unknown, and what it took, in any gym's words or as `[start, end]`."""
-    if isinstance(span, list):
-        start, end = map(_number, span) if len(span) == 2 else (None, None)  # noqa: PLR2004
-    else:
-        # Counted from the lane's start, or from the epoch.
-        start, end = _number(span, "first_start_s") or _time(span, "start"), _time(span, "end")
     for key in ("busy_duration_s", "total_duration_s", "duration_s"):
         if (seconds := _duration(span, key)) is not None:
-            return start or 0, seconds
+            # Counted from the lane's start, or from the epoch.
+            return _number(span, "first_start_s") or _time(span, "start") or 0, seconds
+    start, end = _time(span, "start"), _time(span, "end")
+    if isinstance(span, list) and len(span) == 2:  # noqa: PLR2004 - [start, end]
+        start, end = map(_number, span)
     return None if start is None or end is None or end < start else (start, end - start)
 
 
@@ -624,10 +617,6 @@ def _phases_of(phases: object) -> list[Phase]:
         if spans:
             found.append((min(spans)[0], clean(name), sum(seconds for _, seconds in spans)))
     return sorted(found, key=lambda phase: phase[0])
-
-
-def _timings(step: int, phases: list[Phase], total: Seconds) -> Timings:
-    return Timings(step, tuple((name, seconds) for _, name, seconds in phases), total)
 
 
 def _open_substeps(record: object, progress: object) -> dict[str, EpochSeconds]:
@@ -657,7 +646,7 @@ def _recorded_steps(record: object, run: Run) -> Iterator[Timings]:
             total = max(start + seconds for start, _, seconds in phases) - phases[0][0]
         # Those beyond the current one, too, are of an attempt before this one.
         if total is not None and step <= last and not run.began_after(began):
-            yield _timings(step, phases, total)
+            yield Timings(step, tuple(phase[1:] for phase in phases), total)
 
 
 def _numbered(written: Mapping[str, int], pattern: str) -> list[tuple[int, int, str]]:
@@ -687,7 +676,7 @@ def with_timings(run: Run, records: Mapping[int, object]) -> Run:
         whole = rollout_id < last and not _is_false(record, "final")
         if phases and whole and not run.began_after(_number(record, "lane_start_unix_s")):
             total = sum(seconds for _, name, seconds in phases if name not in BESIDE_THE_STEP)
-            steps.append(_timings(rollout_id + 1, phases, total))
+            steps.append(Timings(rollout_id + 1, tuple(phase[1:] for phase in phases), total))
     return replace(run, steps=tuple(steps) or run.steps, asynchronous=asynchronous)
 
 
@@ -800,16 +789,11 @@ def with_updates(record: object, updates: Sequence[object]) -> object:
     notice = _newest_holder(holders, "framework_progress", "updated_at", "current")
     rollout = _newest_holder(holders, "latest_rollout", "rollout_id", "created_at")
     known = _newest(_time(each, "updated_at") for each in (record, *updates))
-    return {
-        **record,
-        "metadata": {
-            **metadata,
-            "framework_progress": _member(notice, "framework_progress"),
-            "latest_rollout": _member(rollout, "latest_rollout"),
-        },
-        "framework_status": _scalar(notice, "framework_status") or record.get("framework_status"),
-        "updated_at": known or record.get("updated_at"),  # which is told of, if it can't be read
-    }
+    metadata["framework_progress"] = _member(notice, "framework_progress")
+    metadata["latest_rollout"] = _member(rollout, "latest_rollout")
+    phase = _scalar(notice, "framework_status") or record.get("framework_status")
+    at = known or record.get("updated_at")  # which is told of, if it can't be read
+    return {**record, "metadata": metadata, "framework_status": phase, "updated_at": at}
 
 
 def _newest_holder(holders: Iterable[object], kind: str, *ages: str) -> object:
@@ -1616,7 +1600,7 @@ def _lack(rollouts: Sequence[Rollout], run: Run) -> str | None:
     """Why the summary is known to lack rows of this run, if it is."""
     run = step_borne_out(run, rollouts)
     last = rollouts[-1].rollout_id if rollouts else -1
-    if run.last_rollout_id is not None and run.last_rollout_id > last:
+    if run.last_rollout_id > last:
         return f"the rollouts summary lacks rows up to rollout_id {run.last_rollout_id}"
     if rollouts and len(rollouts) <= last - rollouts[0].rollout_id:
         return f"the rollouts summary lacks rows before rollout_id {last}"
