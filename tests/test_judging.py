@@ -1,10 +1,13 @@
 """Judging and Showing: what is true of a run at a given now, and how it is worded."""
 
+import io
 import re
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import run_progress as tool
 
@@ -36,25 +39,27 @@ def silent_for(seconds: float) -> tool.Run:
 
 
 @pytest.mark.parametrize(
-    ("case", "condition"),
+    ("case", "hint"),
     [
-        (found(silent_for(601)), "stuck"),
-        (found(silent_for(600)), None),
-        (found(silent_for(-50)), None),
-        (found(replace(silent_for(0), last_sign=None)), None),
-        (found(replace(silent_for(5000), status="completed")), None),
-        (found(silent_for(5000), app=tool.App(live=None, unknown="why")), None),
-        (found(silent_for(5000), app=None), None),
-        (found(silent_for(5000), rollouts=(tool.Rollout(3, created_at=NOW - 5),)), None),
-        (found(app=OVER), "died"),
-        (found(app=OVER, has_result=True), "finished"),
-        (found(app=OVER, has_result=None), "over"),
-        (found(has_result=True), "finished"),
-        (found(replace(RUN, status="failed"), app=OVER), None),
+        (found(silent_for(601)), "⚠ POSSIBLY STUCK: "),
+        (found(silent_for(600)), ""),
+        (found(silent_for(-50)), ""),
+        (found(replace(silent_for(0), last_sign=None)), ""),
+        (found(replace(silent_for(5000), status="completed")), ""),
+        (found(silent_for(5000), app=tool.App(live=None, unknown="why")), ""),
+        (found(silent_for(5000), app=None), ""),
+        (found(silent_for(5000), rollouts=(tool.Rollout(3, created_at=NOW - 5),)), ""),
+        (found(app=OVER), "✗ APP DIED: "),
+        (found(app=OVER, has_result=True), "✓ finished: "),
+        (found(app=OVER, has_result=None), "⚠ APP OVER: "),
+        (found(has_result=True), "✓ finished: "),
+        (found(replace(RUN, status="failed"), app=OVER), ""),
     ],
 )
-def test_the_condition_of_a_run(case: tool.Found, condition: str | None) -> None:
-    assert tool.judge(case, NOW).condition == condition
+def test_a_run_that_is_not_simply_running_is_hinted_at(case: tool.Found, hint: str) -> None:
+    text, _ = tool.hint_text(case.app, tool.judge(case, NOW)) or ("", "")
+    assert text.startswith(hint)
+    assert bool(text) == bool(hint)
 
 
 def test_the_newest_sign_of_life_counts_whichever_it_is() -> None:
@@ -102,12 +107,64 @@ def test_an_age_is_worded(seconds: float, text: str) -> None:
     ],
 )
 def test_the_app_is_worded(app: tool.App | None, text: str) -> None:
-    assert tool.app_text(RUN, app, NOW)[0] == text
+    run = RUN if app else replace(RUN, app_id=None)
+    assert app_words(found(run, app=app)) == text
+
+
+def app_words(case: tool.Found) -> str:
+    return tool.app_text(case, tool.judge(case, NOW))[0]
 
 
 def test_an_ended_run_without_an_app_is_not_said_to_be_queuing() -> None:
-    text, _ = tool.app_text(replace(RUN, status="cancelled"), None, NOW)
+    text = app_words(found(replace(RUN, status="cancelled"), app=None))
     assert text == "none: the run ended before it had one, so there are no logs"
+
+
+def test_the_app_of_an_orphaned_run_is_not_said_to_be_on_its_way() -> None:
+    text = app_words(found(replace(WITHOUT_APP, created_at=NOW - 7200), app=None))
+    assert text == "none: it was created 2h 0m ago and never got one, so there are no logs"
+
+
+def times_of(case: tool.Found) -> dict[str, datetime]:
+    """The times of the Progress block, by their labels."""
+    console = Console(file=io.StringIO(), width=1000, color_system=None)
+    tool.show(console, tool.progress_block(case, tool.judge(case, NOW), bar=False))
+    assert isinstance(console.file, io.StringIO)
+    lines = re.findall(r"^  (\w+) +(\S+ \S+) UTC", console.file.getvalue(), re.MULTILINE)
+    return {label: datetime.fromisoformat(moment) for label, moment in lines}
+
+
+STAMPS = (None, NOW - 7_300, NOW - 7_200, NOW - 7_080, NOW - 60)
+
+
+@pytest.mark.parametrize(("created", "word"), [(NOW - 7_200, "orphaned"), (NOW - 360, "queued")])
+@pytest.mark.parametrize("started", STAMPS)
+@pytest.mark.parametrize("updated", STAMPS)
+@pytest.mark.parametrize("phase", [None, "initializing", "download_model"])
+def test_a_run_that_is_only_queued_has_been_created_and_has_not_started(
+    created: float, word: str, started: float | None, updated: float | None, phase: str | None
+) -> None:
+    record = {"status": "running", "framework_status": phase, "modal_app_id": ""}
+    times = {"created_at": created, "started_at": started, "updated_at": updated}
+    case = found(tool.parse_run(record | times, "a-b-1"), app=None)
+    assert tool.judge(case, NOW).word == word
+    shown = times_of(case)
+    assert shown.keys() == {"created", "updated"}
+    assert shown["updated"] >= shown["created"]
+    run = tool.report(case, tool.judge(case, NOW), None)["run"]
+    assert isinstance(run, dict)
+    assert run["started_at"] is None
+
+
+@pytest.mark.parametrize("started", STAMPS)
+@pytest.mark.parametrize("updated", STAMPS)
+def test_nothing_that_has_happened_is_newer_than_what_is_shown_as_the_newest(
+    started: float | None, updated: float | None
+) -> None:
+    record = {"status": "running", "modal_app_id": "ap-1", "created_at": NOW - 7_200}
+    times = {"started_at": started, "updated_at": updated}
+    shown = times_of(found(tool.parse_run(record | times, "a-b-1")))
+    assert max(shown.values()) == shown["updated"]
 
 
 @pytest.mark.parametrize(
@@ -160,13 +217,15 @@ def rollouts_at(*moments: tuple[int, float]) -> tuple[tool.Rollout, ...]:
 
 def test_the_pace_is_the_median_gap_so_that_a_restarts_pause_does_not_count() -> None:
     moments = rollouts_at((0, 5000), (1, 4900), (2, 4800), (3, 1000), (5, 800), (6, 700))
-    assert tool.judge(found(rollouts=moments), NOW).pace == tool.Pace(100.0, 5)
+    assert tool.judge(found(rollouts=moments), NOW).pace == tool.Usual(100.0, 3800.0, 5)
 
 
 def test_only_the_newest_ten_gaps_make_the_pace() -> None:
     slow = [(n, 50_000 - 1000 * n) for n in range(20)]
     fast = [(20 + n, 20_000 - 10 * n) for n in range(20)]
-    assert tool.judge(found(rollouts=rollouts_at(*slow, *fast)), NOW).pace == tool.Pace(10.0, 10)
+    assert tool.judge(found(rollouts=rollouts_at(*slow, *fast)), NOW).pace == tool.Usual(
+        10.0, 10.0, 10
+    )
 
 
 def test_a_run_that_has_just_begun_again_is_not_slow_for_its_pause() -> None:
@@ -179,7 +238,7 @@ def test_measured_steps_make_the_pace_where_there_are_fewer_than_two_gaps() -> N
     steps = tuple(tool.Timings(step, (), total) for step, total in ((3, 30.0), (2, 50.0)))
     run = replace(RUN, steps=steps)
     case = found(run, rollouts=rollouts_at((0, 500), (1, 100)))
-    assert tool.judge(case, NOW).pace == tool.Pace(40.0, 2)
+    assert tool.judge(case, NOW).pace == tool.Usual(40.0, 50.0, 2)
 
 
 PACED = rollouts_at((8, 350), (9, 250), (10, 150))
@@ -442,7 +501,7 @@ def test_the_last_line_that_means_something_is_worded(logs: tool.Diagnosis, text
 def test_a_blocker_that_the_run_has_got_over_by_its_record_is_none() -> None:
     fresh = tool.Rollout(11, created_at=NOW - 60)
     assert tool.judge(found(rollouts=(fresh,)), NOW, LONG_BLOCKED).blocker is None
-    failing = replace(fresh, trouble="all_infra_failure")
+    failing = replace(fresh, error_summary="all_infra_failure")
     assert tool.judge(found(rollouts=(failing,)), NOW, LONG_BLOCKED).blocker
     # It is the cause of its end, whatever was recorded beside it.
     assert tool.judge(found(app=OVER, rollouts=(fresh,)), NOW, LONG_BLOCKED).blocker

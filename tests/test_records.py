@@ -288,10 +288,10 @@ def test_an_error_summary_is_told_by_its_verdict_and_its_counts() -> None:
     row = {"training_run_id": RUN_ID, "rollout_id": 0, "error_summary": summary}
     (rollout,) = parse_rollouts([row])
     told = "partial_infra_failure: remote_error 12, infra_invalid 3 of 256 samples"
-    assert rollout.trouble == told
+    assert rollout.error_summary == told
     clean = {**row, "error_summary": {"remote_error": 0, "verdict": None, "total_samples": 256}}
     (rollout,) = parse_rollouts([clean])
-    assert rollout.trouble is None
+    assert rollout.error_summary is None
 
 
 SUBSTEPS = {

@@ -97,7 +97,7 @@ import unicodedata
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -106,6 +106,7 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import modal
+    from _typeshed import DataclassInstance
     from modal.types import FileEntry, FunctionInfo, MetricSeries
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -182,14 +183,14 @@ class Timings:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One recorded rollout; `trouble` words its error summary."""
+    """One recorded rollout; `error_summary` is worded."""
 
     rollout_id: int
     created_at: EpochSeconds | None = None
     samples: int | None = None
     mean_reward: float | None = None
     seconds: Seconds | None = None
-    trouble: str | None = None
+    error_summary: str | None = None
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,11 @@ class Run:
     def begun(self) -> bool:
         """Whether the training loop has begun: then it has an app, recorded or not."""
         return (self.step is not None and self.step.current > 0) or self.latest_rollout is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for GPUs, by its record."""
+        return self.waiting_for_gpu or self.submitted
 
     @property
     def ended(self) -> bool:
@@ -742,11 +748,11 @@ def _parse_rollout(item: object) -> Rollout | None:
         samples=_count(item, "total"),
         mean_reward=_measure(item, "mean"),
         seconds=_duration(item, "rollout_time"),
-        trouble=_parse_trouble(_member(item, "error_summary")),
+        error_summary=_parse_error_summary(_member(item, "error_summary")),
     )
 
 
-def _parse_trouble(summary: object) -> str | None:
+def _parse_error_summary(summary: object) -> str | None:
     """`verdict: kind count, … of total`; None where the summary counts no errors."""
     verdict = _text(summary, "verdict")
     counts = [
@@ -2647,7 +2653,6 @@ def _progress(events: Sequence[Event]) -> Progress | None:
 
 # Seconds without a sign of life after which a live run is possibly stuck: the skill's ten minutes.
 STUCK_AFTER = 600.0
-Condition: TypeAlias = Literal["stuck", "died", "finished", "over"]
 # Seconds by which two clocks may differ without a word.
 CLOCK_SLACK = 60
 # Newest gaps and steps of which the pace is the median: as many as outvote a restart's pause.
@@ -2660,184 +2665,8 @@ RETRIED_WITHIN = 900
 ORPHANED_AFTER = 5_400
 # Phases in which idle GPUs tell something.
 GPU_PHASES = PHASES - BEFORE_THE_LOOP - {"checkpoint_save", "offload_rollout", "offload_train"}
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Seconds that a step usually takes: the median of `count` of them."""
-
-    seconds: Seconds
-    count: int
-
-
-@dataclass(frozen=True)
-class PhaseTimes:
-    """How long the current phase has lasted, and took in the run's `steps` before."""
-
-    lasted: Seconds | None
-    usual: Seconds | None
-    longest: Seconds | None
-    steps: int
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What is true of the run at `now`; `idle` is the time since its newest sign of life."""
-
-    now: EpochSeconds
-    logs: Diagnosis | None
-    updated_at: EpochSeconds | None
-    idle: Seconds | None
-    condition: Condition | None
-    pace: Pace | None
-    eta: Seconds | None
-    phase: PhaseTimes
-    since_step: Seconds | None
-    word: str = "running"
-    blocker: Blocker | None = None
-    next_step: str | None = None
-    restart: str | None = None
-    gpus_idle: bool = False  # which bears a silence out
-
-    @property
-    def log_is_alive(self) -> bool:
-        """Whether the log tells of progress in the last ten minutes."""
-        alive_at = self.logs.alive_at if self.logs else None
-        return alive_at is not None and self.now - alive_at <= STUCK_AFTER
-
-
-def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Judgement:
-    """Judge a run from all that was read of it. A time in the future counts as now."""
-    run = found.run
-    recorded = [rollout.created_at for rollout in found.rollouts]
-    sign = _newest((run.last_sign, *recorded, *(metric.at for metric in found.metrics)))
-    idle = None if sign is None else max(0.0, now - sign)
-    condition = _condition(found, idle)
-    pace = _pace(found)
-    last_step = _newest((*recorded, run.attempt_began if any(recorded) else None))
-    live = run.status == "running" and found.live is True
-    if live:
-        went_well = [rollout.created_at for rollout in found.rollouts if not rollout.trouble]
-        logs = _without_settled_blocker(logs, run, _newest((run.attempt_began, *went_well)))
-    facts = Judgement(
-        now=now,
-        logs=logs,
-        updated_at=run.started_at or run.created_at if sign is None else sign,
-        idle=idle,
-        condition=condition,
-        pace=pace,
-        eta=_eta(found, pace, now) if live and condition is None else None,
-        phase=_phase_times(run, now if live else None),
-        since_step=None if last_step is None else max(0.0, now - last_step),
-    )
-    word = _word(found, facts)
-    blocker = logs.blocker if logs and word != "completed" else None  # once failed: no matter
-    hardware = found.hardware or Hardware()
-    killed = KILLED.get(hardware.call_status or "")
-    if killed is not None and blocker and (blocker.kind == "killed" or _echoes(blocker.line)):
-        blocker = None  # it only passes on what Modal tells
-    name = blocker.kind if blocker else killed
-    kind = next((kind for kind in KINDS if kind.name == name), OTHER)
-    proxied = blocker and blocker.kind == "auth" and ".modal.run" in blocker.line
-    next_step, restart = PROXY_AUTH if proxied else kind.next, kind.restart
-    if blocker and _is_crash_loop(blocker, run, hardware):
-        loop = "starting again will not help, attempt after attempt ends so"
-        next_step, restart = f"{loop}: {next_step}" if next_step else loop, CHANGE
-    idle_gpus = word in ("stuck", "slow") and live and _gpus_idle(run, hardware)
-    told = replace(facts, word=word, blocker=blocker, gpus_idle=idle_gpus)
-    return replace(told, next_step=next_step, restart=restart)
-
-
-def cause_of_end(run: Run) -> str | None:
-    """The reason, or of an error the exception's own line, which advice may follow, or its last."""
-    told = [line for line in run.error if EXCEPTION.match(line) or kind_of(line)]
-    return run.reason or next(iter([*reversed(told), *reversed(run.error)]), None)
-
-
-def _without_settled_blocker(
-    logs: Diagnosis | None, run: Run, moved: EpochSeconds | None
-) -> Diagnosis | None:
-    """The logs without a blocker that a live run, by its record, has got over since."""
-    if logs is None or logs.blocker is None:
-        return logs
-    failed_at, batch_began = logs.failed_at, run.batch_began
-    past = failed_at is not None and moved is not None and failed_at + CLOCK_SLACK < moved
-    if logs.blocker.kind == "cuda_oom" and batch_began is not None:  # of a smaller batch
-        past = past or (failed_at or 0) <= batch_began
-    return replace(logs, blocker=None) if past else logs
-
-
-def diverged(found: Found) -> tuple[str, ...]:
-    """What of the newest figures is NaN or infinite."""
-    told = {metric.name: metric.value for metric in told_metrics(found.metrics)}
-    if found.rollouts and found.rollouts[-1].mean_reward is not None:
-        told["mean reward"] = found.rollouts[-1].mean_reward
-    return tuple(name for name, value in told.items() if not math.isfinite(value))
-
-
-def asks_modal(run: Run, app: App, now: EpochSeconds) -> bool:
-    """Whether what Modal itself knows of the app can change the answer."""
-    if run.status not in (None, "running"):
-        return run.status == "failed" and not run.error  # how it died stands nowhere else
-    silent = run.last_sign is not None and now - run.last_sign > STUCK_AFTER
-    phase = _phase_times(run, now)
-    outlasted = (phase.lasted or 0) > STUCK_PHASES * (phase.longest or math.inf)
-    waits = run.waiting_for_gpu or run.submitted
-    return app.live is False or waits or ((silent or outlasted) and run.kind != "gateway")
-
-
-def _condition(found: Found, idle: Seconds | None) -> Condition | None:
-    run = found.run
-    if run.status != "running":
-        return None
-    if found.has_result:  # a late notice can turn the status back
-        return "finished"
-    if found.live is False:
-        return "over" if found.has_result is None else "died"
-    quiet = run.waiting_for_gpu or run.submitted or run.kind == "gateway"
-    quiet = quiet or _lacks_container(found.hardware)
-    return "stuck" if found.live and (idle or 0) > STUCK_AFTER and not quiet else None
-
-
-def _pace(found: Found) -> Pace | None:
-    """From the times of the rollouts; from measured steps where there are fewer than two gaps."""
-    timed = [(r.rollout_id, r.created_at) for r in found.rollouts if r.created_at is not None]
-    restarted = found.run.attempt_began or 0
-    gaps = [
-        (after_at - at) / (after_id - rollout_id)
-        for (rollout_id, at), (after_id, after_at) in itertools.pairwise(timed)
-        if after_at > at and not at < restarted <= after_at
-    ][-PACED:]
-    if len(gaps) < 2:  # noqa: PLR2004 - one gap may be a restart's pause
-        gaps = [step.total for step in found.run.steps[:PACED] if step.total]
-    return Pace(statistics.median(gaps), len(gaps)) if gaps else None
-
-
-def _eta(found: Found, pace: Pace | None, now: EpochSeconds) -> Seconds | None:
-    step = found.run.step
-    if step is None or step.total is None or pace is None or step.current > step.total:
-        return None
-    completed = step.current - 1
-    times = {rollout.rollout_id: rollout.created_at for rollout in found.rollouts}
-    # A pause before this attempt brings the end no nearer.
-    since = _newest((times.get(completed - 1), found.run.attempt_began if completed else None))
-    passed = 0.0 if since is None else max(0.0, now - since)
-    return max((step.total - completed) * pace.seconds - passed, pace.seconds)
-
-
-def _phase_times(run: Run, now: EpochSeconds | None) -> PhaseTimes:
-    """`now` is None where no phase is under way."""
-    names = (run.phase, f"{run.phase}_end")  # an evaluation after a step has that name in timings
-    took = [seconds for step in run.steps for phase, seconds in step.phases if phase in names]
-    lasted = None
-    if now is not None and run.phase_began is not None:
-        lasted = max(0.0, now - run.phase_began)
-    usual = statistics.median(took) if took else None
-    return PhaseTimes(lasted, usual, max(took, default=None), len(took))
-
-
-# ---- The verdict: how far, doing what, stuck on what, in a word and a line.
-
+# The word that a rule of the verdict gives, where that isn't the rule's own name.
+WORDS = {"finished": "completed", "over": "unknown", "stalled": "slow", "logging": "running"}
 PROXY_AUTH = "start it again with a proxy token: send Modal-Key and Modal-Secret (see SKILL.md)"
 # How Modal ended a call, and the kind of failure that this is, if any.
 KILLED = {
@@ -2848,42 +2677,228 @@ KILLED = {
 }
 
 
-def _word(found: Found, judged: Judgement) -> str:
-    """The verdict's word: the first rule that holds gives it."""
-    run = found.run
-    live = found.live
-    silent = judged.idle is None or judged.idle > STUCK_AFTER
-    late = max(SLOW_PACES * judged.pace.seconds, STUCK_AFTER) if judged.pace else None
-    no_step = late is not None and judged.since_step is not None and judged.since_step > late
-    begun = run.begun or bool(found.rollouts)
-    no_app = run.app_id is None and not run.app_id_malformed
-    queued = no_app and run.status is not None and not run.ended and not begun
+@dataclass(frozen=True)
+class Usual:
+    """What a step or a phase takes: of `count` of them."""
+
+    median: Seconds
+    longest: Seconds
+    count: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is true of the run at `now`; `idle` is the time since its newest sign of life.
+
+    `rule` is that of the verdict, `possibly_stuck` is said of the record alone.
+    """
+
+    now: EpochSeconds
+    logs: Diagnosis
+    blocker: Blocker | None  # what it fails on
+    started_at: EpochSeconds | None
+    updated_at: EpochSeconds | None
+    idle: Seconds | None
+    possibly_stuck: bool
+    pace: Usual | None
+    eta: Seconds | None
+    phase_lasted: Seconds | None  # the one under way
+    phase_usual: Usual | None
+    since_step: Seconds | None
+    rule: str = "running"
+    next_step: str | None = None
+    restart: str | None = None
+
+    @property
+    def word(self) -> str:
+        """That of the verdict."""
+        return WORDS.get(self.rule, self.rule)
+
+    @property
+    def log_is_alive(self) -> bool:
+        """Whether the log tells of progress in the last ten minutes."""
+        alive_at = self.logs.alive_at
+        return alive_at is not None and self.now - alive_at <= STUCK_AFTER
+
+
+def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Judgement:
+    """Judge a run from all that was read of it. A time in the future counts as now."""
+    run, logs = found.run, logs or Diagnosis()
+    recorded = [rollout.created_at for rollout in found.rollouts]
+    sign = _newest((run.last_sign, *recorded, *(metric.at for metric in found.metrics)))
+    idle = None if sign is None else max(0.0, now - sign)
+    last_step = _newest((*recorded, run.attempt_began if any(recorded) else None))
+    # Nothing has started that has no app: what stands there is a launcher's stamp.
+    started_at = None if _is_queued(found) else run.started_at
+    live = run.status == "running" and found.live is True
+    calm = found.has_result or run.waits or run.kind == "gateway" or _lacks_container(found)
+    possibly_stuck = live and (idle or 0) > STUCK_AFTER and not calm
+    pace = _pace(found)
+    eta = _eta(found, pace, now) if live and not (possibly_stuck or found.has_result) else None
+    judged = Judgement(
+        now=now,
+        logs=logs,
+        blocker=None if live and _is_settled(logs, found) else logs.blocker,
+        started_at=started_at,
+        updated_at=_newest((sign, run.created_at, started_at)),
+        idle=idle,
+        possibly_stuck=possibly_stuck,
+        pace=pace,
+        eta=eta,
+        phase_lasted=_phase_lasted(run, now) if live else None,
+        phase_usual=_phase_usual(run),
+        since_step=None if last_step is None else max(0.0, now - last_step),
+    )
+    return _with_advice(replace(judged, rule=_rule(found, judged)), found)
+
+
+def _with_advice(judged: Judgement, found: Found) -> Judgement:
+    """With what helps against the blocker, or against that for which Modal ended the run."""
+    run, blocker, hardware = found.run, judged.blocker, found.hardware or Hardware()
+    killed = KILLED.get(hardware.call_status or "")
+    passes_on = blocker and (blocker.kind == "killed" or _echoes(blocker.line))
+    # What once failed does not matter then; nor does what only passes on what Modal tells.
+    if judged.word == "completed" or (killed is not None and passes_on):
+        blocker = None
+    name = blocker.kind if blocker else killed
+    kind = next((kind for kind in KINDS if kind.name == name), OTHER)
+    next_step, restart = kind.next, kind.restart
+    if blocker and blocker.kind == "auth" and ".modal.run" in blocker.line:
+        next_step = PROXY_AUTH
+    if blocker and _is_crash_loop(blocker, run, hardware):
+        loop = "starting again will not help, attempt after attempt ends so"
+        next_step, restart = f"{loop}: {next_step}" if next_step else loop, CHANGE
+    return replace(judged, blocker=blocker, next_step=next_step, restart=restart)
+
+
+def cause_of_end(run: Run) -> str | None:
+    """The reason, or of an error the exception's own line, which advice may follow, or its last."""
+    causes = [line for line in run.error if EXCEPTION.match(line) or kind_of(line)]
+    return run.reason or next(iter([*reversed(causes), *reversed(run.error)]), None)
+
+
+def _is_settled(logs: Diagnosis, found: Found) -> bool:
+    """Whether a live run, by its record, has got over the blocker since."""
+    failed_at, batch_began = logs.failed_at or 0, found.run.batch_began
+    went_well = [rollout.created_at for rollout in found.rollouts if not rollout.error_summary]
+    moved = _newest((found.run.attempt_began, *went_well))
+    smaller_batch = logs.blocker and logs.blocker.kind == "cuda_oom" and batch_began is not None
+    if smaller_batch and failed_at <= (batch_began or 0):
+        return True
+    return logs.failed_at is not None and failed_at + CLOCK_SLACK < (moved or 0)
+
+
+def diverged(found: Found) -> tuple[str, ...]:
+    """What of the newest figures is NaN or infinite."""
+    figures = {metric.name: metric.value for metric in told_metrics(found.metrics)}
+    if found.rollouts and found.rollouts[-1].mean_reward is not None:
+        figures["mean reward"] = found.rollouts[-1].mean_reward
+    return tuple(name for name, value in figures.items() if not math.isfinite(value))
+
+
+def asks_modal(run: Run, app: App, now: EpochSeconds) -> bool:
+    """Whether what Modal itself knows of the app can change the answer."""
+    if run.status not in (None, "running"):
+        return run.status == "failed" and not run.error  # how it died stands nowhere else
+    silent = run.last_sign is not None and now - run.last_sign > STUCK_AFTER
+    quiet = silent or _outlasts(_phase_lasted(run, now), _phase_usual(run))
+    return app.live is False or run.waits or (quiet and run.kind != "gateway")
+
+
+def _pace(found: Found) -> Usual | None:
+    """From the times of the rollouts; from measured steps where there are fewer than two gaps."""
+    timed = [(r.rollout_id, r.created_at) for r in found.rollouts if r.created_at is not None]
+    restarted = found.run.attempt_began or 0
+    gaps = [
+        (after_at - at) / (after_id - rollout_id)
+        for (rollout_id, at), (after_id, after_at) in itertools.pairwise(timed)
+        if after_at > at and not at < restarted <= after_at
+    ][-PACED:]
+    if len(gaps) < 2:  # noqa: PLR2004 - one gap may be a restart's pause
+        gaps = [step.total for step in found.run.steps[:PACED] if step.total]
+    return _usual(gaps)
+
+
+def _usual(times: Sequence[Seconds]) -> Usual | None:
+    return Usual(statistics.median(times), max(times), len(times)) if times else None
+
+
+def _eta(found: Found, pace: Usual | None, now: EpochSeconds) -> Seconds | None:
+    step = found.run.step
+    if step is None or step.total is None or pace is None or step.current > step.total:
+        return None
+    completed = step.current - 1
+    times = {rollout.rollout_id: rollout.created_at for rollout in found.rollouts}
+    # A pause before this attempt brings the end no nearer.
+    since = _newest((times.get(completed - 1), found.run.attempt_began if completed else None))
+    passed = 0.0 if since is None else max(0.0, now - since)
+    return max((step.total - completed) * pace.median - passed, pace.median)
+
+
+def _phase_lasted(run: Run, now: EpochSeconds) -> Seconds | None:
+    return None if run.phase_began is None else max(0.0, now - run.phase_began)
+
+
+def _phase_usual(run: Run) -> Usual | None:
+    """What the current phase took in the steps before."""
+    names = (run.phase, f"{run.phase}_end")  # an evaluation after a step has that name in timings
+    return _usual([took for step in run.steps for phase, took in step.phases if phase in names])
+
+
+def _outlasts(lasted: Seconds | None, usual: Usual | None) -> bool:
+    """Whether a phase has lasted far longer than it ever took."""
+    return usual is not None and (lasted or 0) > STUCK_PHASES * usual.longest
+
+
+# ---- The verdict: how far, doing what, stuck on what, in a word and a line.
+
+
+def _rule(found: Found, judged: Judgement) -> str:
+    """The first rule that holds; where its name isn't the verdict's word, WORDS has that."""
+    run, live, idle = found.run, found.live, judged.idle
+    silent = idle is None or idle > STUCK_AFTER
+    late = max(SLOW_PACES * judged.pace.median, STUCK_AFTER) if judged.pace else math.inf
+    no_step = (judged.since_step or 0) > late
+    queued = _is_queued(found)
     waited = judged.now - (run.created_at or run.started_at or judged.now)
     failed_at = run.attempt_failed_at if run.status == "failed" and live else None
+    running = run.status == "running"
     # A record may be silent for long while the log is not.
-    quiet = not judged.log_is_alive or bool(judged.logs and judged.logs.blocker)
-    gone_well = found.has_result is True and (live is False or run.status == "running")
+    quiet = not judged.log_is_alive or judged.blocker is not None
     rules = (
         ("retrying", failed_at is not None and judged.now - failed_at <= RETRIED_WITHIN),
         (run.status or "", run.status in ENDED_STATUSES),
+        ("finished", running and found.has_result is True),  # a late notice can turn it back
         ("orphaned", queued and waited > ORPHANED_AFTER),
         ("queued", queued),
-        ("completed", gone_well),
-        ("died", live is False and run.status == "running" and found.has_result is False),
+        ("completed", live is False and found.has_result is True),
+        ("died", live is False and running and found.has_result is False),
+        ("over", live is False and running),
         ("unknown", live is False),
-        ("waiting", run.waiting_for_gpu or run.submitted),
+        ("waiting", run.waits),
         ("serving", run.kind == "gateway" and run.phase == "serving" and live is True),
         ("unknown", run.status is None or (live is None and silent and quiet)),
-        ("waiting", quiet and (silent or no_step) and _lacks_container(found.hardware)),
-        ("stuck", quiet and silent and judged.idle is not None and _is_stuck(judged)),
-        ("slow", quiet and ((silent and judged.idle is not None) or no_step)),
+        ("waiting", quiet and (silent or no_step) and _lacks_container(found)),
+        ("stuck", quiet and silent and idle is not None and _is_stuck(judged)),
+        ("slow", quiet and silent and idle is not None),
+        ("stalled", quiet and no_step),
+        ("logging", silent and idle is not None),
         ("running", True),
     )
-    return next(word for word, holds in rules if holds)
+    return next(rule for rule, holds in rules if holds)
 
 
-def _lacks_container(hardware: Hardware | None) -> bool:
+def _is_queued(found: Found) -> bool:
+    """Whether the run has no app yet, and nothing tells that it has begun all the same."""
+    run = found.run
+    begun = run.begun or bool(found.rollouts)
+    without_app = run.app_id is None and not run.app_id_malformed
+    return without_app and run.status is not None and not run.ended and not begun
+
+
+def _lacks_container(found: Found) -> bool:
     """Whether no container runs, though an input waits, or may wait, for one."""
+    hardware = found.hardware
     if hardware is None or hardware.waiting_inputs == 0:
         return False
     running = hardware.function_containers
@@ -2897,25 +2912,26 @@ def _is_crash_loop(blocker: Blocker, run: Run, hardware: Hardware) -> bool:
     return again and (hardware.container_errors_last_hour or 0) > 1
 
 
-def _gpus_idle(run: Run, hardware: Hardware) -> bool:
-    """Whether GPUs are idle that ought to work, and have; busy ones prove nothing."""
+def idle_gpus(found: Found) -> Hardware | None:
+    """What tells of GPUs that ought to work and don't: it bears a silence out."""
+    run, hardware = found.run, found.hardware or Hardware()
     idle = (hardware.gpu_idle_seconds or 0) >= STUCK_AFTER and hardware.function_containers
-    return bool(idle) and run.begun and run.phase in GPU_PHASES
+    # Busy ones prove nothing.
+    return hardware if idle and run.begun and run.phase in GPU_PHASES else None
 
 
 def _is_stuck(judged: Judgement) -> bool:
     """Whether a silent run is stuck: a blocker, or a phase that has outlasted all before it."""
-    logs, phase = judged.logs, judged.phase
-    if logs and logs.blocker:
+    logs, lasted, usual = judged.logs, judged.phase_lasted, judged.phase_usual
+    if judged.blocker:
         return True
-    lasted = judged.idle if phase.lasted is None else phase.lasted
-    outlasted = phase.longest is not None and (lasted or 0) > STUCK_PHASES * phase.longest
-    active = logs.activity_at if logs else None
-    if active is None and logs and logs.since and judged.now - logs.since > STUCK_AFTER:
+    outlasted = _outlasts(judged.idle if lasted is None else lasted, usual)
+    active = logs.activity_at
+    if active is None and logs.since and judged.now - logs.since > STUCK_AFTER:
         active = logs.since  # nothing was done at least since then; a shorter tail tells nothing
     if active is None:
         return outlasted
-    return (outlasted or phase.longest is None) and judged.now - active > STUCK_AFTER
+    return (outlasted or usual is None) and judged.now - active > STUCK_AFTER
 
 
 # ======================================================================================
@@ -3070,8 +3086,9 @@ def stopped_text(app: App, now: EpochSeconds) -> str:
     return f"{app.state or 'stopped'}{ago}"
 
 
-def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, str]:
+def app_text(found: Found, judged: Judgement) -> tuple[str, str]:
     """The app's id and whether it is live, or why there is none."""
+    run, app, now = found.run, found.app, judged.now
     if app and app.live is None:
         return f"{run.app_id} · unknown ({app.unknown})", WARN
     if app and app.live:
@@ -3081,9 +3098,18 @@ def app_text(run: Run, app: App | None, now: EpochSeconds) -> tuple[str, str]:
         return f"{run.app_id} · not live ({stopped_text(app, now)}{by})", ""
     if run.app_id_malformed:
         return "unknown (malformed app id)", ""
-    begun = "none recorded" if run.begun else "none yet: the run is still queuing or in early setup"
-    why = "none: the run ended before it had one" if run.ended else begun
+    why = "none recorded" if run.begun else "none yet: the run is still queuing or in early setup"
+    if run.ended:
+        why = "none: the run ended before it had one"
+    if judged.rule == "orphaned":
+        why = f"none: it was created {waited_text(run, now)} ago and never got one"
     return f"{why}, so there are no logs", ""
+
+
+def waited_text(run: Run, now: EpochSeconds) -> str:
+    """For how long a run has waited for its app, if that is known."""
+    since = run.created_at or run.started_at
+    return age_text(now - since) if since else ""
 
 
 def metrics_text(metrics: Sequence[Metric]) -> str:
@@ -3100,19 +3126,18 @@ def timings_text(timings: Timings) -> str:
     return f"step {timings.step}: {' · '.join(parts)}"
 
 
-def phase_text(run: Run, phase: PhaseTimes) -> str:
+def phase_text(run: Run, judged: Judgement) -> str:
     """`generate_rollouts for 22m (usually 3m 50s, longest 4m 31s over 11 steps)`."""
+    usual = judged.phase_usual
     if run.submitted:
         return f"{run.phase} is over; the training is submitted (waiting for its GPUs)"
     if run.waiting_for_gpu:
         return f"{phase_name(run)} (waiting for a GPU)"
-    if phase.lasted is None:
-        return phase_name(run)
-    shown = f"{phase_name(run)} for {age_text(phase.lasted)}"
-    if phase.usual is None or phase.longest is None:
+    shown = f"{phase_name(run)}{lasted_text(judged)}"
+    if judged.phase_lasted is None or usual is None:
         return shown
-    usual, longest = duration_text(phase.usual), duration_text(phase.longest)
-    return f"{shown} (usually {usual}, longest {longest} over {counted(phase.steps, 'step')})"
+    median, longest = duration_text(usual.median), duration_text(usual.longest)
+    return f"{shown} (usually {median}, longest {longest} over {count_text(usual.count, 'step')})"
 
 
 def phase_name(run: Run) -> str:
@@ -3121,16 +3146,21 @@ def phase_name(run: Run) -> str:
     return SFT_PHASES.get(phase, phase) if run.kind == "sft" else phase
 
 
+def lasted_text(judged: Judgement) -> str:
+    """` for 22m`; empty where no phase is known to be under way."""
+    return "" if judged.phase_lasted is None else f" for {age_text(judged.phase_lasted)}"
+
+
 def bottom_text(found: Found, judged: Judgement) -> str:
     """One line under followed logs."""
     eta = eta_text(judged.eta, judged.now)
-    phase = phase_text(found.run, replace(judged.phase, usual=None))
+    phase = phase_text(found.run, replace(judged, phase_usual=None))
     left = f" · eta {eta}" if eta else ""
     sign = f" · last sign {age_text(judged.idle)} ago" if judged.idle is not None else ""
     return f"step {step_text(found.run.step)} · {phase}{left}{sign}"
 
 
-def counted(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """`1 step`, `11 steps`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
@@ -3198,62 +3228,62 @@ def step_bar(step: Step, total: int, eta: Seconds | None) -> RenderableType:
 
 def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[RenderableType]:
     """The Progress block; a line whose value is unknown is left out."""
-    run, now = found.run, judged.now
+    run, now, pace = found.run, judged.now, judged.pace
     step: RenderableType | None = step_text(run.step)
-    if bar and run.step and run.step.total:
-        step = step_bar(run.step, run.step.total, judged.eta)
     if run.kind == "gateway":
         step = None
     elif run.asynchronous:
-        step = f"{step_text(run.step)} (asynchronous: it may be one ahead of the training)"
+        step = f"{step} (asynchronous: it may be one ahead of the training)"
+    elif bar and run.step and run.step.total:
+        step = step_bar(run.step, run.step.total, judged.eta)
     over = run.status != "running"
     row = "this is its row in the runs summary, which may lag"
     stale = f"the record could not be read ({found.stale}): {row}" if found.stale else None
     resumed = f" (resumed from {run.resumed_from})" if run.resumed_from else ""
     again = resumed or (run.attempt or 0) > 1  # not a first attempt from scratch
-    pace = None
-    if judged.pace:
-        each = duration_text(judged.pace.seconds)
-        pace = f"{each} a step (median of the last {judged.pace.count})"
+    median = (
+        f"{duration_text(pace.median)} a step (median of the last {pace.count})" if pace else ""
+    )
     lines: dict[str, RenderableType | None] = {
         "run": run.run_id,
         "source": styled(stale, WARN),
         "framework": run.framework,
         "status": styled(run.status or "unknown", STYLES.get(run.status or "", "")),
-        "phase": styled(phase_text(run, judged.phase), WARN if run.waiting_for_gpu else ""),
+        "phase": styled(phase_text(run, judged), WARN if run.waiting_for_gpu else ""),
         "step": step,
         "attempt": f"{run.attempt or 'unknown'}{resumed}" if again else None,
         "batch": run.batch_size,
-        "app": styled(*app_text(run, found.app, now)),
+        "app": styled(*app_text(found, judged)),
         "url": run.url,
         "created": moment_text(run.created_at, now) if run.created_at else None,
-        "started": moment_text(run.started_at, now) if run.started_at else None,
+        "started": moment_text(judged.started_at, now) if judged.started_at else None,
         "updated": moment_text(judged.updated_at, now) if judged.updated_at else None,
         "ended": moment_text(run.ended_at, now) if run.ended_at and over else None,
         "reason": run.reason if over else None,
         "error": styled("\n│ ".join(run.error) if over else None, BAD),
         "timings": timings_text(run.timings) if run.timings else None,
-        "pace": pace,
+        "pace": median,
         "eta": eta_text(judged.eta, now),
     }
-    return [styled("Progress", HEADING), *labelled(lines), *condition_hint(found.app, judged)]
+    hint = hint_text(found.app, judged)
+    hints = [indented(styled(*hint))] if hint else []
+    return [styled("Progress", HEADING), *labelled(lines), *hints]
 
 
-def condition_hint(app: App | None, judged: Judgement) -> list[RenderableType]:
-    """The line that says that the run is not simply running, if it isn't."""
-    if judged.condition is None:
-        return []
+def hint_text(app: App | None, judged: Judgement) -> tuple[str, str] | None:
+    """The line that says that the run is not simply running, if it isn't, and its style."""
+    if judged.possibly_stuck:
+        quiet = f"the run has recorded nothing for {age_text(judged.idle or 0)}"
+        return f"⚠ POSSIBLY STUCK: the app is live but {quiet}", WARN
     how = stopped_text(app, judged.now) if app else ""
     over = f"status says running, but the app {how if how.startswith('stopped') else f'is {how}'}"
-    quiet = f"the app is live but the run has recorded nothing for {age_text(judged.idle or 0)}"
     finished = "✓ finished: a train result is recorded; the status has not caught up"
-    hints: dict[Condition, tuple[str, str]] = {
-        "stuck": (f"⚠ POSSIBLY STUCK: {quiet}", WARN),
+    hints = {
         "died": (f"✗ APP DIED: {over}; the last log lines hold the cause", BAD),
         "over": (f"⚠ APP OVER: {over}; whether it left a train result is unknown", WARN),
         "finished": (finished, GOOD),
     }
-    return [indented(styled(*hints[judged.condition]))]
+    return hints.get(judged.rule)
 
 
 def rollouts_block(found: Found, width: int) -> list[RenderableType]:
@@ -3275,13 +3305,13 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
         del columns["mean reward"]
     for title, room in columns.items():
         table.add_column(title, justify="right", min_width=room)
-    if any(rollout.trouble for rollout in last):
+    if any(rollout.error_summary for rollout in last):
         table.add_column("errors", overflow="fold")
     for rollout in last:
         count = (str(rollout.rollout_id), _or_dash(rollout.samples, "{}"))
         mean = [_or_dash(rollout.mean_reward, "{:z.4f}")] if "mean reward" in columns else []
         took = "–" if rollout.seconds is None else duration_text(rollout.seconds)
-        trouble = [styled(rollout.trouble, BAD)] if rollout.trouble else []
+        trouble = [styled(rollout.error_summary, BAD)] if rollout.error_summary else []
         table.add_row(*count, *mean, took, *trouble)
     lines = [styled("Rollouts", HEADING), *labelled(told)]
     return [*lines, indented(table)] if last else lines
@@ -3340,16 +3370,15 @@ def _or_dash(number: float | None, form: str) -> str:
 
 def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
     """The Verdict block: the answer, where the eye is."""
-    style = STYLES.get(judged.word, WARN)
-    blocker, logs = judged.blocker, judged.logs
+    style, blocker, now = STYLES.get(judged.word, WARN), judged.blocker, judged.now
     answer = verdict_text(found, judged)
     why: dict[str, RenderableType | None] = {
         "ended by": styled(ended_by_text(found) if judged.word != "completed" else None, BAD),
-        "blocker": styled(blocker_text(blocker, judged.now) if blocker else None, BAD),
+        "blocker": styled(blocker_text(blocker, now) if blocker else None, BAD),
         "next": judged.next_step,
         "progress": counter_text(judged),
         "modal": hardware_text(found, answer),
-        "logs": activity_text(logs, judged.now) if logs else None,
+        "logs": activity_text(judged.logs, now),
     }
     answered = field(judged.word, styled(answer, style), style)
     return [styled("Verdict", HEADING), answered, *labelled(why)]
@@ -3357,56 +3386,58 @@ def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
 
 def verdict_text(found: Found, judged: Judgement) -> str:
     """How far the run is, what it does, and what gave the word."""
-    run, phase, word, now = found.run, judged.phase, judged.word, judged.now
-    doing = phase_name(run) if run.phase else "phase unknown"
-    waits = run.waiting_for_gpu or run.submitted
-    if phase.lasted is not None and not waits:
-        usually = f" (usually {duration_text(phase.usual)})" if phase.usual is not None else ""
-        doing = f"{doing} for {age_text(phase.lasted)}{usually}"
-    where = doing if run.kind == "gateway" else f"step {step_text(run.step)}, {doing}"
-    ended = f"; ended {age_text(now - run.ended_at)} ago" if run.ended_at else ""
+    run, now, pace, usual = found.run, judged.now, judged.pace, judged.phase_usual
+    step = f"step {step_text(run.step)}"
+    phase = phase_name(run) if run.phase else "phase unknown"
+    usually = f" (usually {duration_text(usual.median)})" if usual else ""
+    doing = phase if judged.phase_lasted is None else f"{phase}{lasted_text(judged)}{usually}"
+    where = doing if run.kind == "gateway" else f"{step}, {doing}"
     idle = "as long as is known" if judged.idle is None else age_text(judged.idle)
     touched = "no sign of life known" if judged.idle is None else f"touched {idle} ago"
+    for_now = f" for {idle} now" if judged.idle is not None else ""
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
     left += f"; {' and '.join(diverged(found))} is not finite" if diverged(found) else ""
-    for_now = f" for {idle} now" if judged.idle is not None else ""
     state = {True: "live", False: "not live", None: "state unknown"}[found.live]
-    alone = "" if judged.blocker or judged.gpus_idle else ", and this rests on silence alone"
-    if judged.idle is not None and judged.idle > STUCK_AFTER:
-        touched = f"the record is silent for {idle}, the log is not"
-    gpus = idle_gpus_text(found.hardware) if judged.gpus_idle and found.hardware else ""
-    texts = {
-        **dict.fromkeys(("queued", "orphaned"), queued_text(run, now, word)),
-        "died": f"{where}; the status says running, but the app is over",
-        "waiting": waiting_text(found, doing, for_now),
-        "serving": f"{doing}; the app is {state}",
-        "unknown": f"{where}; no sign of life for {idle}, app {state}",
-        "stuck": f"{where}; the app is {state}{alone}{gpus}",
-        "slow": f"{where}; no sign of life for {idle}{gpus}",
-        "running": f"{where}; {touched}{left}",
-    }
-    if word == "completed" and run.status == "running":
-        return f"step {step_text(run.step)}; a train result is recorded"
-    if word == "slow" and judged.idle is not None and judged.idle <= STUCK_AFTER:
-        usual = f", usually {duration_text(judged.pace.seconds)}" if judged.pace else ""
-        no_step = f"no step for {age_text(judged.since_step or 0)}{usual}"
-        return f"{where}; touched {idle} ago, but {no_step}"
+    idle_ones = idle_gpus(found)
+    alone = "" if judged.blocker or idle_ones else ", and this rests on silence alone"
+    gpus = idle_gpus_text(idle_ones) if idle_ones else ""
+    no_step = f"no step for {age_text(judged.since_step or 0)}"
+    paced = f", usually {duration_text(pace.median)}" if pace else ""
+    failed = f"failed {age_text(now - (run.attempt_failed_at or now))} ago"
+    again = "the app is live, so Modal may start it again"
+    ended = f"; ended {age_text(now - run.ended_at)} ago" if run.ended_at else ""
     cause = cause_of_end(run)
     why = f": {cause}" if cause else ""
-    if word == "retrying":
-        ago = age_text(now - (run.attempt_failed_at or now))
-        again = "the app is live, so Modal may start it again"
-        return f"step {step_text(run.step)}; attempt {run.attempt} failed {ago} ago; {again}{why}"
-    return texts.get(word, f"step {step_text(run.step)}{ended}{why}")
+    waited = waited_text(run, now)
+    queued = f"no app yet, {waited} after it was created" if waited else "no app yet"
+    texts = {
+        "retrying": f"{step}; attempt {run.attempt} {failed}; {again}{why}",
+        "finished": f"{step}; a train result is recorded",
+        "orphaned": f"{queued}; probably orphaned: start it again",
+        "queued": queued,
+        "died": f"{where}; the status says running, but the app is over",
+        **dict.fromkeys(("over", "unknown"), f"{where}; no sign of life for {idle}, app {state}"),
+        "waiting": waiting_text(found, phase, for_now),
+        "serving": f"{doing}; the app is {state}",
+        "stuck": f"{where}; the app is {state}{alone}{gpus}",
+        "slow": f"{where}; no sign of life for {idle}{gpus}",
+        "stalled": f"{where}; {touched}, but {no_step}{paced}",
+        "logging": f"{where}; the record is silent for {idle}, the log is not{left}",
+        "running": f"{where}; {touched}{left}",
+    }
+    return texts.get(judged.rule, f"{step}{ended}{why}")
 
 
-def waiting_text(found: Found, doing: str, for_now: str) -> str:
+def waiting_text(found: Found, phase: str, for_now: str) -> str:
     """For what the run waits, by its record and by what Modal knows."""
     submitted = "the training is submitted and waits for its GPUs"
-    told = submitted if found.run.submitted else f"{doing} waits for a GPU"
-    awaited = f"{told}{for_now}" if found.run.submitted or found.run.waiting_for_gpu else ""
+    awaited = submitted if found.run.submitted else f"{phase} waits for a GPU"
     none_runs = found.hardware is not None and found.hardware.containers == 0
-    return "; ".join(filter(None, (awaited, containers_text(found.hardware) if none_runs else "")))
+    parts = (
+        f"{awaited}{for_now}" if found.run.waits else "",
+        containers_text(found.hardware) if none_runs else "",
+    )
+    return "; ".join(filter(None, parts))
 
 
 def containers_text(hardware: Hardware | None) -> str:
@@ -3414,8 +3445,8 @@ def containers_text(hardware: Hardware | None) -> str:
     if hardware is None or hardware.containers is None:
         return ""
     containers, inputs = hardware.containers, hardware.waiting_inputs
-    run = f"{counted(containers, 'container')} run" if containers else "no container run"
-    waits = f", {counted(inputs or 0, 'input')} wait{'s' if inputs == 1 else ''} for one"
+    run = f"{count_text(containers, 'container')} run" if containers else "no container run"
+    waits = f", {count_text(inputs or 0, 'input')} wait{'s' if inputs == 1 else ''} for one"
     return f"{run}{'' if containers > 1 else 's'}{waits if inputs else ''}"
 
 
@@ -3423,14 +3454,14 @@ def hardware_text(found: Found, answer: str) -> str:
     """The containers, unless the answer tells of them, and how many have failed."""
     told = containers_text(found.hardware) if found.live else ""
     errors = found.hardware.container_errors_last_hour if found.hardware else None
-    failed = f"{counted(errors, 'container error')} in the last hour" if errors else ""
+    failed = f"{count_text(errors, 'container error')} in the last hour" if errors else ""
     return "; ".join(part for part in (told, failed) if part and part not in answer)
 
 
 def idle_gpus_text(hardware: Hardware) -> str:
     """`; GPUs at 0 % for the last 22m (Modal, train, 2 containers)`."""
     span = age_text(hardware.gpu_idle_seconds or 0)
-    containers = counted(hardware.function_containers or 0, "container")
+    containers = count_text(hardware.function_containers or 0, "container")
     least = "at least" if hardware.gpu_idle_whole_hour else "the last"
     return f"; GPUs at 0 % for {least} {span} (Modal, {hardware.function}, {containers})"
 
@@ -3447,19 +3478,10 @@ def ended_by_text(found: Found) -> str | None:
     return None if status in ("pending", "running", "success", "failure") else status
 
 
-def queued_text(run: Run, now: EpochSeconds, word: str) -> str:
-    """For how long a run has waited for its app."""
-    since = run.created_at or run.started_at
-    if since is None:
-        return "no app yet"
-    orphaned = "; probably orphaned: start it again" if word == "orphaned" else ""
-    return f"no app yet, {age_text(now - since)} after it was created{orphaned}"
-
-
 def counter_text(judged: Judgement) -> str | None:
     """`Rollout generation 401/512, 1.1/s, about 1m 40s left`."""
     under_way = judged.word in ("running", "slow", "stuck", "unknown")
-    count = judged.logs.progress if judged.logs and under_way else None
+    count = judged.logs.progress if under_way else None
     if count is None:
         return None
     in_bytes = count.total >= 1_000_000  # noqa: PLR2004 - then their share tells more
@@ -3483,7 +3505,7 @@ def blocker_text(blocker: Blocker, now: EpochSeconds) -> str:
     if blocker.at and blocker.above:
         ago = f"{clock_text(blocker.at)}, above the lines shown"
     since = f" since {clock_text(blocker.first_at)}" if blocker.first_at != blocker.at else ""
-    repeats = f"{counted(blocker.count, 'time')}{since}, last " if blocker.count > 1 else ""
+    repeats = f"{count_text(blocker.count, 'time')}{since}, last " if blocker.count > 1 else ""
     led_to = f"led to {blocker.led_to}" if blocker.led_to else ""
     told = "; ".join(part for part in (ago and repeats + ago, led_to) if part)
     return f"{blocker.kind}: {line} ({told})" if told else f"{blocker.kind}: {line}"
@@ -3556,86 +3578,76 @@ def show(console: Console, lines: Iterable[RenderableType]) -> None:
 # ======================================================================================
 
 
+# The fields that are shown of these; of any other, all are.
+FIELDS: dict[type, tuple[str, ...]] = {
+    Run: (
+        "framework", "status", "phase", "waiting_for_gpu", "submitted", "kind", "asynchronous",
+        "batch_size", "step", "attempt", "resumed_from", "created_at", "ended_at", "reason",
+        "model", "dataset", "wandb_ids"),
+    App: ("live", "stopped_at", "stopped_by"),
+    Metric: ("value", "step", "at"),
+    Hardware: (
+        "containers", "waiting_inputs", "container_errors_last_hour", "call_status",
+        "gpu_idle_seconds", "unknown"),
+    Blocker: ("kind", "line", "count", "at", "first_at", "led_to"),
+}  # fmt: skip
+
+
 def report(
     found: Found, judged: Judgement, tail: tuple[list[str], str] | None
 ) -> dict[str, object]:
     """The object of --json; `tail` is the log command and its output."""
-    run, app, blocker, timings = found.run, found.app, judged.blocker, found.run.timings
+    run, rollouts, hardware, timings = found.run, found.rollouts, found.hardware, found.run.timings
+    app = found.app or App(live=None)
+    if hardware:
+        call_status = ended_by_text(found) or hardware.call_status
+        hardware = replace(hardware, call_status=call_status)
     return {
-        "run": run_object(run, judged),
-        "app": {
-            "id": run.app_id,
-            "url": run.url,
-            "state": app.state or None if app else None,
-            **picked(app, "live", "stopped_at", "stopped_by"),
+        "run": {
+            "id": run.run_id,
+            **as_object(run),
+            "phase_seconds": judged.phase_lasted,
+            "started_at": iso(judged.started_at),
+            "updated_at": iso(judged.updated_at),
+            "error": "\n".join(run.error) or None,
         },
+        "app": {"id": run.app_id, "url": run.url, "state": app.state or None, **as_object(app)},
         "idle_seconds": judged.idle,
-        "possibly_stuck": judged.condition == "stuck",
-        "pace_seconds": judged.pace.seconds if judged.pace else None,
+        "possibly_stuck": judged.possibly_stuck,
+        "pace_seconds": judged.pace.median if judged.pace else None,
         "eta_seconds": judged.eta,
-        "timings": timings and {**asdict(timings), "phases": dict(timings.phases)},
-        "rollouts": rollouts_object(found),
-        "metrics": {m.name: picked(m, "value", "step", "at") for m in told_metrics(found.metrics)},
-        "logs": tail and judged.logs and logs_object(*tail, judged.logs, judged.now),
-        "modal": found.hardware
-        and {
-            **picked(found.hardware, "containers", "waiting_inputs", "container_errors_last_hour"),
-            "call_status": ended_by_text(found) or found.hardware.call_status,
-            **picked(found.hardware, "gpu_idle_seconds", "unknown"),
+        "timings": timings and {**as_object(timings), "phases": dict(timings.phases)},
+        "rollouts": {
+            "recorded": len(rollouts) if found.counted else None,
+            "latest_rollout_id": rollouts[-1].rollout_id if rollouts else None,
+            "complete": found.incomplete is None,
+            "last": rollouts[-LAST_ROLLOUTS:],
         },
+        "metrics": {metric.name: metric for metric in told_metrics(found.metrics)},
+        "logs": tail and logs_object(*tail, judged.logs, judged.now),
+        "modal": hardware,
         "verdict": {
             "word": judged.word,
             "text": verdict_text(found, judged),
-            "blocker": blocker
-            and picked(blocker, "kind", "line", "count", "at", "first_at", "led_to"),
+            "blocker": judged.blocker,
             "next": judged.next_step,
             "restart": judged.restart,
         },
     }
 
 
-def run_object(run: Run, judged: Judgement) -> dict[str, object]:
-    """What the record holds."""
-    return {
-        "id": run.run_id,
-        **picked(run, "framework", "status", "phase"),
-        "phase_seconds": judged.phase.lasted,
-        **picked(run, "waiting_for_gpu", "submitted", "step", "attempt", "resumed_from"),
-        **picked(run, "kind", "asynchronous", "batch_size", "created_at", "started_at"),
-        "updated_at": iso(judged.updated_at),
-        "ended_at": iso(run.ended_at),
-        "error": "\n".join(run.error) or None,
-        **picked(run, "reason", "model", "dataset", "wandb_ids"),
-    }
-
-
-def rollouts_object(found: Found) -> dict[str, object]:
-    """How many rollouts there are, and the last of them."""
-    rollouts = found.rollouts
-    names = ("rollout_id", "samples", "mean_reward", "seconds", "created_at")
-    return {
-        "recorded": len(rollouts) if found.counted else None,
-        "latest_rollout_id": rollouts[-1].rollout_id if rollouts else None,
-        "complete": found.incomplete is None,
-        "last": [
-            {**picked(rollout, *names), "error_summary": rollout.trouble}
-            for rollout in rollouts[-LAST_ROLLOUTS:]
-        ],
-    }
-
-
 def logs_object(
-    command: list[str], output: str, told: Diagnosis, now: EpochSeconds
+    command: list[str], output: str, logs: Diagnosis, now: EpochSeconds
 ) -> dict[str, object]:
     """The log command, its lines, and what they tell."""
-    quiet = told.activity_at
-    last = None if told.activity is None else {"line": told.activity, "at": iso(quiet)}
+    quiet = logs.activity_at
+    last = None if logs.activity is None else {"line": logs.activity, "at": iso(quiet)}
     return {
         "command": command,
         "lines": [clean(line.expandtabs(4)) for line in output.splitlines()],
         "last_activity": last,
         "quiet_seconds": max(0.0, now - quiet) if quiet else None,
-        "progress": told.progress and told.progress._asdict(),
+        "progress": logs.progress and logs.progress._asdict(),
     }
 
 
@@ -3644,27 +3656,31 @@ def row_object(run: Run, word: str | None = None) -> dict[str, object]:
     return {
         "id": run.run_id,
         "verdict": word,
-        **picked(run, "status", "phase", "step"),
+        "status": run.status,
+        "phase": run.phase,
+        "step": run.step,
+        "created_at": iso(run.created_at),
         "updated_at": iso(run.last_sign),
-        **picked(run, "created_at", "app_id"),
+        "app_id": run.app_id,
     }
 
 
-def picked(value: object, *names: str) -> dict[str, object]:
-    """Fields of a dataclass, times in ISO 8601; all of them null where there is no value."""
-    found = {name: getattr(value, name, None) for name in names}
-    for name, number in found.items():  # JSON has no word for what is not finite
-        if isinstance(number, float) and not math.isfinite(number):
-            found[name] = str(number)
-    times = {name: iso(at) for name, at in found.items() if name == "at" or name.endswith("_at")}
-    return {**found, **times}
+def as_object(value: DataclassInstance) -> dict[str, object]:
+    """A dataclass as JSON has it: times in ISO 8601, and in words what is not finite."""
+    shown: dict[str, object] = {}
+    for name in FIELDS.get(type(value)) or [field.name for field in fields(value)]:
+        member = getattr(value, name)
+        if name == "at" or name.endswith("_at"):
+            member = iso(member)
+        elif isinstance(member, float) and not math.isfinite(member):
+            member = str(member)
+        shown[name] = member
+    return shown
 
 
 def iso(moment: EpochSeconds | None) -> str | None:
     """`2026-11-29T14:02:55Z`."""
-    if moment is None:
-        return None
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return None if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 # ======================================================================================
@@ -4185,7 +4201,7 @@ def judge_logs(options: Options, found: Found, output: bytes) -> Diagnosis:
 
 def print_json(value: object) -> None:
     """The only thing on stdout. Text is ASCII, so that every stream and reader can hold it."""
-    print(json.dumps(value, indent=2, allow_nan=False, default=asdict), flush=True)
+    print(json.dumps(value, indent=2, allow_nan=False, default=as_object), flush=True)
 
 
 def read_list(options: Options) -> tuple[list[tuple[Run, str]], int, tuple[str, ...]]:
