@@ -2005,7 +2005,7 @@ def _side(text: str) -> Side:
 
 
 def _echoes(said: str) -> bool:
-    lowered = said.lower()
+    lowered = said.strip().lower()
     return bool(ECHO.match(lowered)) or _has(lowered, ECHOES)
 
 
@@ -2016,6 +2016,11 @@ def _unquoted(said: str) -> str:
 def _is_noise(message: str) -> bool:
     suspect = "GET /" in message or "HEAD /" in message or "ealth" in message
     return suspect and bool(NOISE.match(message))
+
+
+def _tells(message: str) -> bool:
+    """Whether a line means something by itself."""
+    return not (BOILERPLATE.match(message.strip()) or _is_noise(message))
 
 
 def _is_handled(message: str) -> bool:
@@ -2077,12 +2082,17 @@ class Event(NamedTuple):
     numbers: tuple[int, ...] = ()
     kind: Kind = OTHER
     side: Side = "both"
-    echo: bool = False
     mention: bool = False
     tried: bool = False  # by what grades answers: it fails often, and scores 0
     attempt: int = 1
     attempts: int = 0
     counter: Progress = Progress("", 0, 0)
+
+    @property
+    def echo(self) -> bool:
+        """Whether a failure only passes on what another process or line tells."""
+        own = self.kind.nature != "request" and self.kind.name not in ("actor_died", "traceback")
+        return not own and _echoes(self.line.message)
 
     @property
     def counts(self) -> tuple[str, str, int]:
@@ -2139,45 +2149,36 @@ def diagnose(tail: str, asked: int = 0) -> Diagnosis:
     patience = RETRIED_FOR if signs else RETRIED_FOR * STARTING
     chain = _chain(_standing(events, lines[-1].at), patience)
     cause = _cause_of(chain)
-    failing = {number for event in events for number in event.numbers}
-    meaning = (
-        line
-        for line in reversed(lines)
-        if not (line.number in failing or BOILERPLATE.match(line.message.strip()))
-        and not _is_noise(line.message)
-    )
-    active = next(meaning, None)
-    failed = [event.line.at for event in events if event.what == "failure"]
+    passed = {number for event in events for number in event.numbers}
+    left = (line for line in reversed(lines) if line.number not in passed)
+    active = next((line for line in left if _tells(line.message)), None)
+    before = cause and signs and signs[0].number < cause.first.line.number
     return Diagnosis(
         blocker=_blocker(cause, chain) if cause else None,
         activity=active.message.strip() if active else None,
         activity_at=active.at or None if active else None,
         since=lines[0].at or None,
         noise=all(_is_noise(line.message) for line in lines),
-        failed_at=_newest(failed),
+        failed_at=_newest(event.line.at for event in events if event.what == "failure"),
         alive_at=signs[-1].at if signs else None,
         progress=_progress(events),
-        begins_above=cause is not None
-        and not whole
-        and not (signs and signs[0].number < cause.first.line.number),
+        begins_above=cause is not None and not whole and not before,
         whole=whole,
     )
 
 
-def with_earlier(told: Diagnosis, earlier: Diagnosis) -> Diagnosis:
+def with_earlier(shown: Diagnosis, longer: Diagnosis) -> Diagnosis:
     """What a tail tells, with the blocker that a longer one with the same end does."""
-    blocker, since = earlier.blocker, told.since
+    blocker, since = longer.blocker, shown.since
     if blocker is None or blocker.at is None or since is None:
-        return told
-    return replace(told, blocker=replace(blocker, above=blocker.at < since))
+        return shown
+    return replace(shown, blocker=replace(blocker, above=blocker.at < since))
 
 
 def last_states(lines: bytes) -> bytes:
     """Whole lines as a terminal leaves them: of one that is written over, a bar, its last state."""
     if b"\x1b[1A" in lines:
         lines = MOVED_UP.sub(rb"\r\1", lines)
-    if b"\r" not in lines:  # as most logs have none
-        return lines
     return b"\n".join(_last_state(each) if b"\r" in each else each for each in lines.split(b"\n"))
 
 
@@ -2342,14 +2343,17 @@ def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
     if not exceptions or (frames and all(map(TEMPORARY.search, frames))):
         return end, Event("data", said[start], numbers)
     cause = _first_cause(exceptions)
-    event = _failure(cause, cause.message, numbers)
     before = said[start - 1].message if start else ""
     seen = (said[start].writer, before, said[start].message, *frames[:1])
     # Nobody caught what passed the outermost frame, or what another process tells.
     uncaught = "in <module>" in "".join(frames) or any(_echoes(line.message) for line in exceptions)
     mild = MILD.search(said[start].head) and not SEVERE.search(said[start].head)
-    return end, event._replace(
-        what="retry" if mild or _is_handled(before) else "failure",
+    return end, Event(
+        "retry" if mild or _is_handled(before) else "failure",
+        cause,
+        numbers,
+        kind_of(cause.message) or OTHER,
+        _side(cause.writer),
         tried=any(map(GRADER.search, seen)) and not uncaught,
     )
 
@@ -2389,44 +2393,39 @@ def _goes_on(first: Line, line: Line, margin: str) -> bool:
     return alike and line.message.startswith(margin) and line.at - first.at <= 1
 
 
-def _failure(line: Line, said: str, numbers: tuple[int, ...], kind: Kind | None = None) -> Event:
-    kind = kind or kind_of(said) or OTHER
-    own = kind.nature != "request" and kind.name not in ("actor_died", "traceback")
-    return Event("failure", line, numbers, kind, _side(line.writer), echo=not own and _echoes(said))
-
-
 def _event(line: Line) -> Event | None:
     """What a line tells that is part of no traceback and of no block of data."""
     message = line.message.strip()
     lowered = message.lower()
     begun = STEP.match(message)
     whole = f"{line.head} {message}".lstrip()
-    data = not begun and (TABLE.match(whole) or PYTEST.search(whole) or _is_noise(message))
-    if data or "%|" in message:
-        return None if data else _counter(line, message)
+    if not begun and (TABLE.match(whole) or PYTEST.search(whole) or _is_noise(message)):
+        return None
+    if "%|" in message:
+        return _counter(line, message)
     said = message[begun.end() :].lstrip() if begun else message
     before, word, _ = lowered.partition("saved")
     saved = word and "checkpoint" in lowered and not _has(before, UNSAVED)
     done = (begun or saved) and not BROKEN.match(said)
     figures = done and FIGURES.search(_unquoted(said[:300]))
-    suspect = not figures and bool(_hints(lowered))
-    failing = _failing(line, message, said) if suspect and not SUCCEEDED.search(lowered) else None
-    if message.startswith("{'train_runtime"):
-        return Event("shut", line)
-    if (done and not failing) or ("hroughput" in message and TOKENS.match(message)):
+    suspect = not figures and _hints(lowered) and not SUCCEEDED.search(lowered)
+    failing = _failing(line, message, said) if suspect else None
+    if not failing and (done or ("hroughput" in message and TOKENS.match(message))):
         side = _side(message[:40].translate(NO_DIGITS))
         return Event("progress", line, side=side if side != "both" else _side(line.writer))
-    if failing or _has(lowered, SUCCESS):
-        return failing or Event("success", line)
-    gone = "code" in lowered and GONE.search(lowered) and not _is_handled(message)
-    if gone or ENDED.match(lowered):
-        return Event("gone" if gone else "end", line)
-    return _counter(line, message) if " of " in message or "/" in message else None
+    return failing or _outcome(line, message) or _counter(line, message)
 
 
-@lru_cache(maxsize=2_000)
-def _grades(writer: str) -> bool:
-    return GRADER.search(writer) is not None
+def _outcome(line: Line, message: str) -> Event | None:
+    """What a line tells of how something ended."""
+    lowered = message.lower()
+    if _has(lowered, SUCCESS):
+        return Event("success", line)
+    if "code" in lowered and GONE.search(lowered) and not _is_handled(message):
+        return Event("gone", line)
+    if message.startswith("{'train_runtime"):
+        return Event("shut", line)
+    return Event("end", line) if ENDED.match(lowered) else None
 
 
 def _failing(line: Line, message: str, said: str) -> Event | None:
@@ -2436,23 +2435,29 @@ def _failing(line: Line, message: str, said: str) -> Event | None:
     synced = message.startswith("wandb: ") and "invalid" not in lowered and "api key" not in lowered
     warned = WARNING.match(said)
     named = None if warned else EXCEPTION.match(said)
-    told = message if named else _unquoted(said)
     attempt = ATTEMPT.search(lowered)
     retry = attempt or _has(lowered, RETRY)
-    kind = kind_of(told) or (kind_of(message) if retry else None)
+    kind = kind_of(message if named else _unquoted(said)) or (kind_of(message) if retry else None)
     unheard = kind is None or kind.nature != "fault" if warned else not (named or retry or kind)
     if unheard or synced or _is_handled(message) or (BOILERPLATE.match(message) and not retry):
         return None
+    kind = kind or OTHER
     around = f"{line.writer} {line.head} {lowered}".lower()
-    died = not named and kind is not None and kind.name in ("killed", "host_oom", "hang")
-    if died and _has(around, TRIED_OUT):
+    if kind.name in ("killed", "host_oom", "hang") and not named and _has(around, TRIED_OUT):
         return None
-    tried = _grades(line.writer)
-    event = _failure(line, told, (line.number,), kind)._replace(mention=not named, tried=tried)
-    if not retry and (named or not _is_minor(line, message, event.kind.name)):
-        return event
-    times = (int(attempt[1]), int(attempt[2] or 0)) if attempt else (int(bool(retry)), 0)
-    return event._replace(what="retry", attempt=times[0], attempts=times[1])
+    passing = retry or (not named and _is_minor(line, message, kind.name))
+    first, of = attempt.groups(default="0") if attempt else (int(bool(retry)), 0)
+    return Event(
+        "retry" if passing else "failure",
+        line,
+        (line.number,),
+        kind,
+        _side(line.writer),
+        mention=not named,
+        tried=GRADER.search(line.writer) is not None,
+        attempt=int(first) if passing else 1,
+        attempts=int(of),
+    )
 
 
 def _is_minor(line: Line, message: str, kind: str) -> bool:
@@ -2471,6 +2476,8 @@ def _is_minor(line: Line, message: str, kind: str) -> bool:
 
 def _counter(line: Line, message: str) -> Event | None:
     """The state of a counter: a progress bar's, or `511 of 1319` in words."""
+    if " of " not in message and "/" not in message:  # as most lines
+        return None
     mark = message.rfind("%|")
     counted = BAR.match(message, mark + 2) if mark >= 0 else COUNTED.search(message)
     done, total = map(_units, counted.groups()) if counted else (0, 0)
