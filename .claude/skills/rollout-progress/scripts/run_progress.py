@@ -1708,9 +1708,8 @@ KINDS = (
     Kind("host_oom", "fault", None, "ask for more memory, or hold less in it; then start it again",
         r"""memory on the node ~ memory on the node .{0,200}exceed; node running low on memory;
         due to memory pressure; runner ran out of memory; oom-kill; oomkilled; bad_alloc;
-        out of memory: killed; ray.exceptions.outofmemoryerror"""),
-    Kind("host_oom", "error", None, "ask for more memory, or hold less in it; then start it again",
-        r"memoryerror ~ ^memoryerror\b; cannot allocate memory; defaultcpuallocator"),
+        out of memory: killed; ray.exceptions.outofmemoryerror; memoryerror ~ ^memoryerror\b;
+        cannot allocate memory; defaultcpuallocator"""),
     Kind("cuda_oom", "error", CHANGE,
         "start it again only with fewer tokens a GPU, a smaller micro batch or more GPUs",
         r"""cuda out of memory; hip out of memory; outofmemoryerror; cuda_error_out_of_memory;
@@ -1812,7 +1811,7 @@ def _listed(words: str) -> tuple[str, ...]:
 
 
 # Numbers that tell of a failure, and words of what else fails.
-NUMBERS = re.compile(r"\b(?:40[134]|429|50[0234]|80[34])\b")
+NUMBERS = re.compile(r"[458](?<!\w.)(?:0[0-4]|29)\b")
 TRACES = _listed("""error; exception; interrupt; exit; retr; attempt; fail; fatal; kill; died; timed
     out; timeout; connect; expired:; closed:; backing off; (try""")
 # What only passes on what another process or line tells, or how a process ends after it.
@@ -1833,6 +1832,7 @@ ATTEMPT = re.compile(
     r"(?:\b(?:attempt|retry|try)[ \":=#]+|\((?=\d{1,4}/\d{1,4}\)))"
     r"(\d{1,9})(?: ?(?:/|of) ?(\d{1,9}))?"
 )
+SYNCED = ("network", "server_error", "rate_limited", OTHER.name)
 # What says itself that it goes on without, and whose death is that of code that is tried out.
 HANDLED = _listed("""returning reward; returning zero; returning 0; returned to model; returned to
     the model; masked; skipping; skipped; ignoring; ignored; ignore import error; may not be an;
@@ -1867,6 +1867,7 @@ HEAD = re.compile(
     r"|[\w/-]*\.[\w./-]+(?::[\w<>]+)?:\d+\]?\s*[-:]*\s+|[A-Za-z_]\w*(?:\.\w+)+ - |(?:-+|>>) "
     r"|(?:INFO|DEBUG|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL|SUCCESS)\b[\s:|-]*(?:\w+:(?=\S))?)*"
 )
+GROUPED = re.compile(r" +(?:\| |\+[ -])[-+ \d]{0,200}")  # of an exception group
 # Where records of JSON tell their level, message and time; the figures of a step.
 LEVEL_FIELDS = ("level", "severity", "levelname", "lvl", "log_level")
 MESSAGE_FIELDS = ("message", "msg", "event", "error", "err", "reason", "exception", "exc_info")
@@ -2200,8 +2201,8 @@ def _lines(tail: str) -> Iterator[Line]:
         text = clean(text.replace("\t", "    ")).rstrip()
         written = WRITER.match(text)
         text, writer = (text[written.end() :], written[0]) if written else (text, named)
-        if text[:1] == " " and text.lstrip()[:2] in ("| ", "+ ", "+-"):  # an exception group's
-            text = re.sub(r"^ +[|+][-+ \d]{0,200}", "", text)
+        grouped = GROUPED.match(text)
+        text = text[grouped.end() :] if grouped else text
         lead = len(text) - len(text.lstrip())
         end = cast("re.Match[str]", HEAD.match(text, lead)).end()
         if not written and end > lead:  # what has neither goes on with what a launcher passes on
@@ -2225,11 +2226,13 @@ def _record(head: str, said: str) -> tuple[str, str]:
     if "step" in record and any(map(FIGURE.search, record)):
         return head, f"step {record['step']}: {said}"
     level = next((str(record.pop(key)).upper() for key in LEVEL_FIELDS if key in record), "")
-    told = [str(record.pop(key)).strip() for key in MESSAGE_FIELDS if level and record.get(key)]
-    # Of a traceback its exception, which comes first, as where it is alone.
-    told = sorted((text.rpartition("\n")[2] for text in told), key=lambda t: not EXCEPTION.match(t))
+    if not level:
+        return head, said
+    texts = [str(record.pop(key)).strip() for key in MESSAGE_FIELDS if record.get(key)]
+    texts = [text.rpartition("\n")[2] for text in texts]  # of a traceback its exception,
+    texts.sort(key=lambda text: not EXCEPTION.match(text))  # which comes first
     rest = {key: value for key, value in record.items() if not key.startswith(TIME_FIELDS)}
-    return (f"{head} {level}", f"{': '.join(told)} {json.dumps(rest)}") if level else (head, said)
+    return f"{head} {level}", f"{': '.join(texts)} {json.dumps(rest)}"
 
 
 def _events(said: Sequence[Line]) -> list[Event]:
@@ -2431,17 +2434,17 @@ def _outcome(line: Line, message: str) -> Event | None:
 def _failing(line: Line, message: str, said: str) -> Event | None:
     """A failure or a retry that one line tells."""
     lowered = message.lower()
-    # W&B tries again by itself, for days.
-    synced = message.startswith("wandb: ") and "invalid" not in lowered and "api key" not in lowered
     warned = WARNING.match(said)
     named = None if warned else EXCEPTION.match(said)
     attempt = ATTEMPT.search(lowered)
     retry = attempt or _has(lowered, RETRY)
-    kind = kind_of(message if named else _unquoted(said)) or (kind_of(message) if retry else None)
-    unheard = kind is None or kind.nature != "fault" if warned else not (named or retry or kind)
-    if unheard or synced or _is_handled(message) or (BOILERPLATE.match(message) and not retry):
+    known = kind_of(message if named else _unquoted(said)) or (kind_of(message) if retry else None)
+    kind = known or OTHER
+    unheard = kind.nature != "fault" if warned else not (named or retry or known)
+    # W&B tries again by itself, for days.
+    unheard |= message.startswith("wandb: ") and kind.name in SYNCED
+    if unheard or _is_handled(message) or (BOILERPLATE.match(message) and not retry):
         return None
-    kind = kind or OTHER
     around = f"{line.writer} {line.head} {lowered}".lower()
     if kind.name in ("killed", "host_oom", "hang") and not named and _has(around, TRIED_OUT):
         return None
@@ -2500,9 +2503,9 @@ def _units(written: str) -> int:
 def _standing(events: Sequence[Event], ended_at: EpochSeconds) -> list[Event]:
     """The failures and retries that neither progress nor success nor the end undid."""
     ends = [n for n, event in enumerate(events) if event.what == "end"]
-    if ends and not any(event.what == "progress" for event in events[ends[-1] :]):
-        return []
     events = events[ends[-1] :] if ends else events
+    if ends and not any(event.what == "progress" for event in events):
+        return []
     shut = next((event.line.number for event in events if event.what == "shut"), math.inf)
     preempted = [event.line.at + GRACE for event in events if event.kind.name == "preempted"]
     again_at = _newest(at for at in preempted if at < ended_at) or -1.0  # Modal started it again
@@ -2520,19 +2523,23 @@ def _standing(events: Sequence[Event], ended_at: EpochSeconds) -> list[Event]:
         elif event.what == "success":
             path = ANSWERED.search(line.message)
             answered |= {path[1]} if path else set()
-            recovered = recovered or path is None
+            recovered |= path is None
         elif event.what == "gone" and not moved:
             passed_on, gone_at = True, line.at
         elif event.what in ("failure", "retry") and line.at > again_at:
-            # A fault is undone by what came after all that was under way has ended.
             later = max(moved.get(side, -1.0), moved.get(line.writer, -1.0)) - line.at
-            early = event.tried and event.what == "failure" and ended_at - line.at < QUIET
-            undone = later > CHAIN if fault and not event.tried else later >= 0
-            undone |= (early and not passed_on) or (fault and event.mention and shut < line.number)
+            early = event.what == "failure" and ended_at - line.at < QUIET
             elsewhere = event.what == "retry" or side != "training"
-            undone |= recovered and event.kind.nature != "error" and elsewhere
+            undone = (
+                # A fault is undone by what came after all that was under way has ended.
+                later > CHAIN if fault and not event.tried else later >= 0,
+                event.tried and early and not passed_on,
+                event.mention and fault and shut < line.number,
+                recovered and elsewhere and event.kind.nature != "error",
+                not answered.isdisjoint(URL.findall(line.message)),
+            )
             passed_on |= _echoes(line.message)
-            if not undone and answered.isdisjoint(URL.findall(line.message)):
+            if not any(undone):
                 # What a process only mentions before it ends is what it ends of.
                 last = event.attempt == 0 and not standing and 0 <= gone_at - line.at <= CLOSE
                 standing.append(event._replace(what="failure") if last else event)
@@ -2566,14 +2573,12 @@ def _chain(standing: Sequence[Event], patience: Seconds) -> list[Group]:
         message = REPEATED.sub("", event.line.message)
         shape = url[0] if url else re.sub(r"https?://\S+|0x[0-9a-f]+|\d+", "0", message)
         alike.setdefault((event.kind.name, event.what, shape), []).append(event)
-    told = (_group(events, patience) for events in alike.values())
-    groups = sorted(told, key=lambda group: group.last.line.number)
-    while groups and not groups[-1].blocks:
-        groups.pop()
+    groups = [_group(events, patience) for events in alike.values()]
+    groups.sort(key=lambda group: group.last.line.number, reverse=True)
     chain: list[Group] = []
     horizon = 0.0
     echoes = True
-    for group in reversed(groups):
+    for group in itertools.dropwhile(lambda group: not group.blocks, groups):
         if group.last.line.at < horizon and not echoes:
             break
         echoes = echoes and group.first.echo  # which say that something was before
@@ -2605,11 +2610,11 @@ def _cause_of(chain: Sequence[Group]) -> Group | None:
         retried, request = first.what == "retry", first.kind.nature == "request"
         close = follows is None or follows - group.last.line.at <= CLOSE
         strong = group.blocks and (retried or not (first.mention and request))
-        told = strong or close or group.times > 1
-        weak = not told or (retried and (gave_up or first.kind is OTHER))
-        heard = request or (first.kind.nature == "fault" and not first.attempt)
-        heard &= told and not first.echo and (not ranked or ranked[-1][2].first.kind != first.kind)
-        if group.blocks or heard:
+        counts = strong or close or group.times > 1
+        weak = not counts or (retried and (gave_up or first.kind is OTHER))
+        led = request or (first.kind.nature == "fault" and not first.attempt)
+        led &= counts and not first.echo and (not ranked or ranked[-1][2].first.kind != first.kind)
+        if group.blocks or led:
             ranked.append((2 if first.echo else int(weak), first.line.number, group))
         if not first.echo:
             follows = first.line.at
