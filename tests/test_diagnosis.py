@@ -400,6 +400,11 @@ def test_the_speed_of_a_bar_is_that_since_it_began_anew(first: int) -> None:
         assert (progress.done, progress.per_second) == (first + 200, 4.0)
 
 
+@pytest.mark.parametrize("line", ["x: 5%|█ | 1/{} [01:00]", "eval: 5 of {} prompts"])
+def test_a_number_beyond_all_counting_is_no_counter(line: str) -> None:
+    assert tool.diagnose(line.format("9" * 400)).progress is None
+
+
 def test_a_bar_of_bytes_is_read_with_its_units() -> None:
     states = [
         (0, "model.safetensors:  2%|▏ | 100M/4.97G [00:10<02:00, 100MB/s]"),

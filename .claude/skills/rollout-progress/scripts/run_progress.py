@@ -2073,12 +2073,15 @@ class Progress(NamedTuple):
     left_seconds: Seconds | None = None
 
 
+What: TypeAlias = Literal[
+    "failure", "retry", "progress", "counter", "success", "end", "shut", "gone", "data"
+]
+
+
 class Event(NamedTuple):
     """What some lines of one writer tell: `numbers` are theirs, `line` is the one to show."""
 
-    what: Literal[
-        "failure", "retry", "progress", "counter", "success", "end", "shut", "gone", "data"
-    ]
+    what: What
     line: Line
     numbers: tuple[int, ...] = ()
     kind: Kind = OTHER
@@ -2094,11 +2097,6 @@ class Event(NamedTuple):
         """Whether a failure only passes on what another process or line tells."""
         own = self.kind.nature != "request" and self.kind.name not in ("actor_died", "traceback")
         return not own and _echoes(self.line.message)
-
-    @property
-    def counts(self) -> tuple[str, str, int]:
-        """What a counter counts, and whose it is."""
-        return self.line.writer, self.counter.what, self.counter.total
 
 
 @dataclass(frozen=True)
@@ -2277,13 +2275,10 @@ def _next_event(said: Sequence[Line], at: int) -> tuple[int, Event | None]:
         return next((_traceback(said, n)[0] for n in opens), at + 1), None
     if _opens_traceback(line):
         return _traceback(said, at)
-    if "<|" in line.message or _opens_data(line.message):
+    short = len(line.message) <= OPENING and _has(line.message.lower(), MARKS)
+    if "<|" in line.message or (short and OPENS.match(line.message)):
         return _data_end(said, at), None
     return at + 1, _event(line)
-
-
-def _opens_data(message: str) -> bool:
-    return len(message) <= OPENING and _has(message.lower(), MARKS) and bool(OPENS.match(message))
 
 
 def _data_end(said: Sequence[Line], start: int) -> int:
@@ -2305,16 +2300,8 @@ def _opens_traceback(line: Line) -> bool:
     return begins or "Traceback (most" in message or message.lstrip(" >").startswith('File "')
 
 
-class Thrown(NamedTuple):
-    """A traceback, or a chain of them: its exceptions' lines, its frames, where it ends."""
-
-    exceptions: list[Line]
-    frames: list[str]
-    end: int
-
-
-def _thrown(said: Sequence[Line], start: int) -> Thrown:
-    """The traceback, or the chain of them, that begins there."""
+def _thrown(said: Sequence[Line], start: int) -> tuple[list[Line], list[str], int]:
+    """Of the traceback, or the chain of them, there: its exceptions, its frames, where it ends."""
     exceptions: list[Line] = []
     frames: list[str] = []
     opens = said[start].message
@@ -2336,7 +2323,7 @@ def _thrown(said: Sequence[Line], start: int) -> Thrown:
             in_frames = False
             continue
         at += 1
-    return Thrown(exceptions, frames, max(at, start + 1))
+    return exceptions, frames, max(at, start + 1)
 
 
 def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
@@ -2351,14 +2338,10 @@ def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
     # Nobody caught what passed the outermost frame, or what another process tells.
     uncaught = "in <module>" in "".join(frames) or any(_echoes(line.message) for line in exceptions)
     mild = MILD.search(said[start].head) and not SEVERE.search(said[start].head)
-    return end, Event(
-        "retry" if mild or _is_handled(before) else "failure",
-        cause,
-        numbers,
-        kind_of(cause.message) or OTHER,
-        _side(cause.writer),
-        tried=any(map(GRADER.search, seen)) and not uncaught,
-    )
+    what: What = "retry" if mild or _is_handled(before) else "failure"
+    tried = any(map(GRADER.search, seen)) and not uncaught
+    kind, side = kind_of(cause.message) or OTHER, _side(cause.writer)
+    return end, Event(what, cause, numbers, kind, side, tried=tried)
 
 
 def _first_cause(exceptions: Sequence[Line]) -> Line:
@@ -2448,28 +2431,18 @@ def _failing(line: Line, message: str, said: str) -> Event | None:
     around = f"{line.writer} {line.head} {lowered}".lower()
     if kind.name in ("killed", "host_oom", "hang") and not named and _has(around, TRIED_OUT):
         return None
-    passing = retry or (not named and _is_minor(line, message, kind.name))
+    event = Event("failure", line, (line.number,), kind, _side(line.writer))
+    event = event._replace(mention=not named, tried=GRADER.search(line.writer) is not None)
+    if not retry and (named or not _is_minor(line, message, kind.name)):
+        return event
     first, of = attempt.groups(default="0") if attempt else (int(bool(retry)), 0)
-    return Event(
-        "retry" if passing else "failure",
-        line,
-        (line.number,),
-        kind,
-        _side(line.writer),
-        mention=not named,
-        tried=GRADER.search(line.writer) is not None,
-        attempt=int(first) if passing else 1,
-        attempts=int(of),
-    )
+    return event._replace(what="retry", attempt=int(first), attempts=int(of))
 
 
 def _is_minor(line: Line, message: str, kind: str) -> bool:
     """Whether a line that mentions a failure is none unless it comes again and again."""
-    if (
-        MILD.search(line.head)
-        or WARNING.match(message)
-        or message.startswith(("NCCL INFO", "Warning"))
-    ):
+    warned = WARNING.match(message) or message.startswith(("NCCL INFO", "Warning"))
+    if warned or MILD.search(line.head):
         return kind not in ("auth", "rate_limited", "quota", "preempted", "timeout")
     if kind in ("network", "server_error"):
         return True
@@ -2630,9 +2603,8 @@ def _blocker(cause: Group, chain: Sequence[Group]) -> Blocker:
     name = named[0].strip(":").rpartition(".")[2] if named else " ".join(echo.split()[:6])
     line = REPEATED.sub("", last.message).strip()
     led_to = None if cause.first.echo else name or None
-    return Blocker(
-        cause.last.kind.name, line, cause.times, last.at or None, first.at or None, led_to
-    )
+    at, first_at = last.at or None, first.at or None
+    return Blocker(cause.last.kind.name, line, cause.times, at, first_at, led_to)
 
 
 def _progress(events: Sequence[Event]) -> Progress | None:
@@ -2649,11 +2621,13 @@ def _progress(events: Sequence[Event]) -> Progress | None:
     if not counters or counters[-1].counter.done == counters[-1].counter.total:
         return None
     newest = began = counters[-1]
-    for event in reversed([event for event in counters if event.counts == newest.counts]):
-        if event.counter.done > began.counter.done:  # it began anew after that
-            break
-        began = event
     what, done, total, *_ = newest.counter
+    for event in reversed(counters):
+        of = event.line.writer, event.counter.what, event.counter.total
+        if of == (newest.line.writer, what, total):
+            if event.counter.done > began.counter.done:  # it began anew after that
+                break
+            began = event
     spent, gained = newest.line.at - began.line.at, done - began.counter.done
     rate = gained / spent if spent >= MEASURED and gained else None
     return Progress(what or "counter", done, total, rate, (total - done) / rate if rate else None)
