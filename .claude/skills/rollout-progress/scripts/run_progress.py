@@ -3054,8 +3054,8 @@ def age_text(seconds: Seconds) -> str:
 
 def moment_text(moment: EpochSeconds, now: EpochSeconds) -> str:
     """`2026-11-29 12:01:03 UTC (2h 24m ago)`."""
-    told = "ahead of this clock" if moment > now + CLOCK_SLACK else f"{age_text(now - moment)} ago"
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S UTC} ({told})"
+    when = "ahead of this clock" if moment > now + CLOCK_SLACK else f"{age_text(now - moment)} ago"
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S UTC} ({when})"
 
 
 def step_text(step: Step | None) -> str:
@@ -3101,8 +3101,8 @@ def waited_text(run: Run, now: EpochSeconds) -> str:
 def metrics_text(metrics: Sequence[Metric]) -> str:
     """`train/loss 0.0021 · train/grad_norm 0.41 (step 23) · eval/gsm8k 0.62 (step 20)`."""
     steps = itertools.groupby(metrics, key=lambda metric: metric.step)
-    told = ((" · ".join(f"{m.name} {m.value:.4g}" for m in same), step) for step, same in steps)
-    return " · ".join(f"{figures} (step {step})" for figures, step in told)
+    by_step = ((" · ".join(f"{m.name} {m.value:.4g}" for m in same), step) for step, same in steps)
+    return " · ".join(f"{figures} (step {step})" for figures, step in by_step)
 
 
 def timings_text(timings: Timings) -> str:
@@ -3192,9 +3192,10 @@ def field(label: str, value: RenderableType, style: str = "dim") -> RenderableTy
     return indented(line)
 
 
-def labelled(values: Mapping[str, RenderableType | None]) -> list[RenderableType]:
-    """The labelled lines of a block; one whose value is unknown is left out."""
-    return [field(label, value) for label, value in values.items() if value]
+def block(title: str, values: Mapping[str, RenderableType | None]) -> list[RenderableType]:
+    """A heading and its labelled lines; one whose value is unknown is left out."""
+    lines = (field(label, value) for label, value in values.items() if value)
+    return [styled(title, HEADING), *lines]
 
 
 def step_bar(step: Step, total: int, eta: Seconds | None) -> RenderableType:
@@ -3252,8 +3253,7 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
         "eta": eta_text(judged.eta, now),
     }
     hint = hint_text(found.app, judged)
-    hints = [indented(styled(*hint))] if hint else []
-    return [styled("Progress", HEADING), *labelled(lines), *hints]
+    return [*block("Progress", lines), *([indented(styled(*hint))] if hint else [])]
 
 
 def hint_text(app: App | None, judged: Judgement) -> tuple[str, str] | None:
@@ -3276,7 +3276,7 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     """The Rollouts block: how many, the latest, the course of the reward, the last five."""
     rollouts, lack, metrics = found.rollouts, found.incomplete, told_metrics(found.metrics)
     finite = all(math.isfinite(metric.value) for metric in metrics)
-    told: dict[str, RenderableType | None] = {
+    lines: dict[str, RenderableType | None] = {
         "recorded": str(len(rollouts)) if found.counted else "unknown",
         "latest": latest_text(found, rollouts[-1].rollout_id) if rollouts else None,
         "note": styled(f"figures are incomplete: {lack}" if lack else None, WARN),
@@ -3284,23 +3284,26 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
         "metrics": styled(metrics_text(metrics), "" if finite else BAD),
     }
     last = rollouts[-LAST_ROLLOUTS:]
+    rewarded = found.run.kind != "sft"
     table = grid()
     table.show_header = True
-    columns = {"rollout_id": 10, "samples": 7, "mean reward": 11, "time": 8}
-    if found.run.kind == "sft":
-        del columns["mean reward"]
+    columns = {
+        "rollout_id": 10,
+        "samples": 7,
+        **({"mean reward": 11} if rewarded else {}),
+        "time": 8,
+    }
     for title, room in columns.items():
         table.add_column(title, justify="right", min_width=room)
     if any(rollout.error_summary for rollout in last):
         table.add_column("errors", overflow="fold")
     for rollout in last:
-        count = (str(rollout.rollout_id), _or_dash(rollout.samples, "{}"))
-        mean = [_or_dash(rollout.mean_reward, "{:z.4f}")] if "mean reward" in columns else []
+        mean = [number_text(rollout.mean_reward, "{:z.4f}")] if rewarded else []
         took = "–" if rollout.seconds is None else duration_text(rollout.seconds)
-        trouble = [styled(rollout.error_summary, BAD)] if rollout.error_summary else []
-        table.add_row(*count, *mean, took, *trouble)
-    lines = [styled("Rollouts", HEADING), *labelled(told)]
-    return [*lines, indented(table)] if last else lines
+        errors = [styled(rollout.error_summary, BAD)] if rollout.error_summary else []
+        samples = number_text(rollout.samples, "{}")
+        table.add_row(str(rollout.rollout_id), samples, *mean, took, *errors)
+    return [*block("Rollouts", lines), *([indented(table)] if last else [])]
 
 
 def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
@@ -3317,7 +3320,7 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
     high = max(filter(math.isfinite, means), default=0.0)
     line = "".join(spark(mean, low, high) for mean in means)
     best = max(finite, key=lambda rollout_id: finite[rollout_id])
-    first, last, most = (_or_dash(n, "{:z.4f}") for n in (rewards[0], rewards[-1], finite[best]))
+    first, last, most = (number_text(n, "{:z.4f}") for n in (rewards[0], rewards[-1], finite[best]))
     return f"{line}  {first} → {last}, best {most} (rollout_id {best})"
 
 
@@ -3335,22 +3338,21 @@ def latest_text(found: Found, rollout_id: int) -> str:
     under_way = current == step and rollout_id != run.resume_point  # not what it goes on from
     completed = run.status == "completed" or found.has_result
     if run.asynchronous and current == step + 1:
-        told = "whose training may not be over"
+        stands = "whose training may not be over"
     elif under_way and run.phase == "evaluate_rollouts":
-        told = "trained, and evaluated now"
+        stands = "trained, and evaluated now"
     elif under_way and not completed:
-        told = "not completed" if run.ended else "not completed yet"
+        stands = "not completed" if run.ended else "not completed yet"
     elif completed or current is None or current >= step:
-        told = "the latest completed step"
+        stands = "the latest completed step"
     else:
-        told = "of an attempt before this one"
-    return f"rollout_id {rollout_id} (step {step}, {told})"
+        stands = "of an attempt before this one"
+    return f"rollout_id {rollout_id} (step {step}, {stands})"
 
 
-def _or_dash(number: float | None, form: str) -> str:
-    if number is None:
-        return "–"
-    shown = form.format(number)
+def number_text(number: float | None, form: str) -> str:
+    """As it has room in a column: `–` where it is unknown."""
+    shown = "–" if number is None else form.format(number)
     return shown if len(shown) <= 11 else f"{number:.4g}"  # noqa: PLR2004 - the column's width
 
 
@@ -3366,8 +3368,8 @@ def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
         "modal": hardware_text(found, answer),
         "logs": activity_text(judged.logs, now),
     }
-    answered = field(judged.word, styled(answer, style), style)
-    return [styled("Verdict", HEADING), answered, *labelled(why)]
+    heading, *lines = block("Verdict", why)
+    return [heading, field(judged.word, styled(answer, style), style), *lines]
 
 
 def verdict_text(found: Found, judged: Judgement) -> str:
@@ -3438,10 +3440,10 @@ def containers_text(hardware: Hardware | None) -> str:
 
 def hardware_text(found: Found, answer: str) -> str:
     """The containers, unless the answer tells of them, and how many have failed."""
-    told = containers_text(found.hardware) if found.live else ""
+    containers = containers_text(found.hardware) if found.live else ""
     errors = found.hardware.container_errors_last_hour if found.hardware else None
     failed = f"{count_text(errors, 'container error')} in the last hour" if errors else ""
-    return "; ".join(part for part in (told, failed) if part and part not in answer)
+    return "; ".join(part for part in (containers, failed) if part and part not in answer)
 
 
 def idle_gpus_text(hardware: Hardware) -> str:
@@ -3454,8 +3456,8 @@ def idle_gpus_text(hardware: Hardware) -> str:
 
 def ended_by_text(found: Found) -> str | None:
     """`timeout after 24h`, `kernel oom kill`, `terminated by maya`; None where Modal ended none."""
-    told = found.hardware or Hardware()
-    status, limit = told.call_status, told.call_limit
+    hardware = found.hardware or Hardware()
+    status, limit = hardware.call_status, hardware.call_limit
     if status == "timeout" and limit:
         return f"timeout after {f'{limit / 60:g}m' if limit % 3600 else f'{limit / 3600:g}h'}"
     if status == "terminated" and found.app and found.app.stopped_by:
@@ -3493,8 +3495,8 @@ def blocker_text(blocker: Blocker, now: EpochSeconds) -> str:
     since = f" since {clock_text(blocker.first_at)}" if blocker.first_at != blocker.at else ""
     repeats = f"{count_text(blocker.count, 'time')}{since}, last " if blocker.count > 1 else ""
     led_to = f"led to {blocker.led_to}" if blocker.led_to else ""
-    told = "; ".join(part for part in (ago and repeats + ago, led_to) if part)
-    return f"{blocker.kind}: {line} ({told})" if told else f"{blocker.kind}: {line}"
+    times = "; ".join(part for part in (ago and repeats + ago, led_to) if part)
+    return f"{blocker.kind}: {line} ({times})" if times else f"{blocker.kind}: {line}"
 
 
 def clock_text(moment: EpochSeconds | None) -> str:
