@@ -72,6 +72,7 @@ def leave(number: int, _frame: object = None) -> NoReturn:
 
 
 if __name__ == "__main__":  # before the imports below: they take long enough to be interrupted
+    # What was started ends with this process, whatever ends that: `CHILD` sees to it.
     for deadly in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(deadly) is not signal.SIG_IGN:
             signal.signal(deadly, leave)
@@ -3683,21 +3684,20 @@ LINE_PATIENCE = 0.2
 TICK = 1.0
 # What the child runs. It imports modal's CLI while this process still looks for the run, waits for
 # the command on its standard input, and runs it as `python -m modal` does. A thread ends it when
-# that input closes, so that it can't outlive this process however that one ends, SIGKILL included.
+# that input closes, so that it can't outlive this process however that one ends, SIGKILL included;
+# it reads without a buffer, whose lock would be in the way of the interpreter's own end.
 # It ends as soon as modal is done: an interpreter's own way out takes a while.
 CHILD = """
-import contextlib, json, os, runpy, sys, threading
+import contextlib, json, os, queue, runpy, sys, threading
+asked = queue.SimpleQueue()
+def listen():
+    for line in open(0, "rb", buffering=0):
+        asked.put(json.loads(line))
+    os._exit(1)
+threading.Thread(target=listen, daemon=True).start()
 with contextlib.suppress(ImportError):
     import modal.cli.entry_point
-words = json.loads(sys.stdin.readline() or "null")
-if words is None:
-    sys.exit()
-def outlived():
-    while os.read(0, 1):
-        pass
-    os._exit(1)
-threading.Thread(target=outlived, daemon=True).start()
-sys.argv = ["modal", *words]
+sys.argv = ["modal", *asked.get()]
 try:
     runpy.run_module("modal", run_name="__main__", alter_sys=True)
 except SystemExit as ended:
