@@ -60,6 +60,13 @@ def test_the_first_tier_in_which_anything_matches_decides(typed: str, run_ids: s
     assert set(tool.match_runs(tool.read_query(typed), ROWS, ())) == run_ids
 
 
+@pytest.mark.parametrize("block", ["wandb", "metrics"])
+def test_no_wandb_id_is_made_of_the_run_id_of_a_row(block: str) -> None:
+    toad = "elastic-toad-c3d4e5f60718"
+    rows = {FROG: row("", FROG[:8]), toad: {"config": {block: {"project": "gsm8k"}}}}
+    assert tool.match_runs(FROG[:8], rows, ()) == (FROG,)
+
+
 def test_a_run_without_a_row_is_matched_by_its_id() -> None:
     assert tool.match_runs("amber-h", {HERON: ROWS[HERON]}, [HAWK]) == (HAWK, HERON)
 

@@ -470,7 +470,7 @@ def test_the_metrics_that_are_told_are_those_that_say_whether_it_learns() -> Non
         "perf/step_time",
     )
     metrics = tool.parse_metrics([chunk(s7=dict.fromkeys(names, (1.0, 10)))])
-    assert [metric.name for metric in tool.told_metrics(metrics)] == [
+    assert [metric.name for metric in tool.shown_metrics(metrics)] == [
         "train/loss",
         "train/grad_norm",
         "train/entropy_loss",

@@ -511,10 +511,10 @@ def _parse_kind(record: object) -> Literal["rl", "sft", "gateway"]:
 def _parse_batch(inference: object) -> tuple[str | None, EpochSeconds | None]:
     """`max_tokens_per_gpu 16384 oom → 8192 running`, and when the newest of these tries began."""
     tries = [each for each in _elements(inference, "attempts") if _count(each, "value") is not None]
-    told = (f"{_count(each, 'value')} {_text(each, 'outcome') or 'unknown'}" for each in tries)
+    ends = (f"{_count(each, 'value')} {_text(each, 'outcome') or 'unknown'}" for each in tries)
     knob = _text(inference, "knob") or "batch size"
     began = _newest(_time(each, "started_at") for each in tries)
-    return f"{knob} {' → '.join(told)}" if tries else None, began
+    return f"{knob} {' → '.join(ends)}" if tries else None, began
 
 
 def named_ids(record: object) -> tuple[str, ...]:
@@ -762,8 +762,8 @@ def _parse_error_summary(summary: object) -> str | None:
         if (count := _count(summary, kind))
     ]
     total = _count(summary, "total_samples")
-    told = ", ".join(counts) + (f" of {total} samples" if counts and total else "")
-    return ": ".join(part for part in (verdict, told) if part) or None
+    errors = ", ".join(counts) + (f" of {total} samples" if counts and total else "")
+    return ": ".join(part for part in (verdict, errors) if part) or None
 
 
 def rollout_files(written: Mapping[str, int], run_id: str) -> dict[int, tuple[str, int]]:
@@ -838,14 +838,14 @@ def parse_metrics(copies: Iterable[object]) -> tuple[Metric, ...]:
     return tuple({metric.name: metric for metric in by_age}.values())
 
 
-def told_metrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
+def shown_metrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
     """Loss, gradient norm, entropy, length, truncated share, and the evaluations' scores."""
     plainest = sorted(metrics, key=lambda m: (m.name.endswith(SPREAD), len(m.name), m.name))
     trained = [metric for metric in plainest if not metric.name.startswith("eval/")]
-    told = [next((m for m in trained if word in m.name), None) for word in METRICS]
+    plain = [next((m for m in trained if word in m.name), None) for word in METRICS]
     others = [m for m in plainest if not any(word in m.name for word in METRICS)]
     scores = [metric for metric in others if metric.name.startswith("eval/")]
-    return tuple(metric for metric in dict.fromkeys((*told, *scores[:3])) if metric)
+    return tuple(metric for metric in dict.fromkeys((*plain, *scores[:3])) if metric)
 
 
 # ======================================================================================
@@ -2777,7 +2777,7 @@ def _is_settled(logs: Diagnosis, found: Found) -> bool:
 
 def diverged(found: Found) -> tuple[str, ...]:
     """What of the newest figures is NaN or infinite."""
-    figures = {metric.name: metric.value for metric in told_metrics(found.metrics)}
+    figures = {metric.name: metric.value for metric in shown_metrics(found.metrics)}
     if found.rollouts and found.rollouts[-1].mean_reward is not None:
         figures["mean reward"] = found.rollouts[-1].mean_reward
     return tuple(name for name, value in figures.items() if not math.isfinite(value))
@@ -3275,7 +3275,7 @@ def hint_text(app: App | None, judged: Judgement) -> tuple[str, str] | None:
 
 def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     """The Rollouts block: how many, the latest, the course of the reward, the last five."""
-    rollouts, lack, metrics = found.rollouts, found.incomplete, told_metrics(found.metrics)
+    rollouts, lack, metrics = found.rollouts, found.incomplete, shown_metrics(found.metrics)
     finite = all(math.isfinite(metric.value) for metric in metrics)
     lines: dict[str, RenderableType | None] = {
         "recorded": str(len(rollouts)) if found.counted else "unknown",
@@ -3612,7 +3612,7 @@ def report(
             "complete": found.incomplete is None,
             "last": rollouts[-LAST_ROLLOUTS:],
         },
-        "metrics": {metric.name: metric for metric in told_metrics(found.metrics)},
+        "metrics": {metric.name: metric for metric in shown_metrics(found.metrics)},
         "logs": tail and logs_object(*tail, judged.logs, judged.now),
         "modal": hardware,
         "verdict": {
