@@ -233,6 +233,14 @@ def test_a_graders_exception_blocks_once_it_is_quiet_or_another_process_passes_i
     assert blocker_of(step, GRADED[0], outermost, GRADED[2]) is not None
 
 
+def test_an_exception_that_modal_says_nobody_caught_is_no_graders() -> None:
+    step = "(Trainer pid=1) step:12 - loss:0.1"
+    ended = "Stopping app - uncaught exception raised locally: KeyError('x')"
+    told = blocker_of(step, *GRADED, ended)
+    assert told is not None
+    assert told.line == "KeyError: 'x'"
+
+
 def test_what_only_loads_undoes_nothing_of_another_process() -> None:
     failed = tuple(f"[serve] {line}" for line in (*FRAMES, "Exception: no such tokenizer"))
     assert blocker_of(*failed, "[train] Loading shards: 100%|██| 2/2 [00:01<00:00]") is not None

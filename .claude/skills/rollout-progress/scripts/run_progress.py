@@ -1825,7 +1825,7 @@ ECHOES = _listed("""sigabrt; error: aborted; terminate called; sigterm; sigquit;
     (above); connection closed by; tcpstore server has shut; recvvalue failed; socket recv failed;
     remote process exited; child failed; nccl error in; exited unexpectedly; terminated
     unexpectedly; worker died or was; relevant logs; is dead because; closing signal; core
-    dumped""")
+    dumped; uncaught exception raised""")
 RETRY = _listed("""retrying; will retry; not up yet; no available node types; attempt failed;
     backing off; cannot be scheduled; still waiting; health check failed; thrown while
     requesting""")
@@ -1948,6 +1948,7 @@ ENDED = re.compile(
 )
 GONE = re.compile(
     r"\b(?:runner|job|process|app|run|training|script|failed)\b.{0,60}\bcode:? ?[1-9]"
+    r"|\buncaught exception raised"
 )
 BAR = re.compile(r"[^|]{0,200}\| *([\d.]{1,15}[kMGT]?)/([\d.]{1,15}[kMGT]?) \[")
 LOADS = re.compile(r"(?i:load|fetch|captur|compil|download|shards|warm)")
@@ -2016,8 +2017,7 @@ def _unquoted(said: str) -> str:
 
 
 def _is_noise(message: str) -> bool:
-    suspect = "GET /" in message or "HEAD /" in message or "ealth" in message
-    return suspect and bool(NOISE.match(message))
+    return NOISE.match(message) is not None
 
 
 def _tells(message: str) -> bool:
@@ -2397,7 +2397,7 @@ def _event(line: Line) -> Event | None:
     figures = done and FIGURES.search(_unquoted(said[:300]))
     suspect = not figures and _hints(lowered) and not SUCCEEDED.search(lowered)
     failing = _failing(line, message, said) if suspect else None
-    if not failing and (done or ("hroughput" in message and TOKENS.match(message))):
+    if not failing and (done or TOKENS.match(message)):
         side = _side(message[:40].translate(NO_DIGITS))
         return Event("progress", line, side=side if side != "both" else _side(line.writer))
     return failing or _outcome(line, message) or _counter(line, message)
@@ -2408,7 +2408,8 @@ def _outcome(line: Line, message: str) -> Event | None:
     lowered = message.lower()
     if _has(lowered, SUCCESS):
         return Event("success", line)
-    if "code" in lowered and GONE.search(lowered) and not _is_handled(message):
+    ends = "code" in lowered or "uncaught" in lowered
+    if ends and GONE.search(lowered) and not _is_handled(message):
         return Event("gone", line)
     if message.startswith("{'train_runtime"):
         return Event("shut", line)
