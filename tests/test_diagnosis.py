@@ -374,12 +374,16 @@ def test_each_kind_is_told_in_lower_case_since_that_is_how_messages_are_searched
         assert words == [word.lower() for word in words]
 
 
-def test_the_scorer_runs_as_the_readme_tells() -> None:
+def test_the_scorer_runs_and_comes_to_what_the_readme_tells() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "diagnosis.py")], capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert "line right" in done.stdout.decode()
+    shares = re.findall(r"(\d+)/(\d+)", done.stdout.decode())
+    (lines, failing), (kinds, _), (_, healthy), (alarms, cuts) = shares
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"{lines} of {failing} failures, a fitting kind for {kinds}, " in readme
+    assert f"no alarm for {healthy} healthy ones, and one at {alarms} of the {cuts} " in readme
 
 
 # ---- How far the phase is ---------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import (
-    ROOT,
+    SCRIPT,
     Follow,
     Shown,
     shows,
@@ -23,13 +23,14 @@ FROG = "elastic-frog-a1b2c3d4e5f6"
 FROG_APP = "ap-0123456789abcdefABCDEF"
 OTTER = "brisk-otter-5c0d9e8f7a61"
 RECORD = f"training-runs/{FROG}.json"
+JSON_PAGE = SCRIPT.parents[1] / "references" / "json.md"
 
 # ---- JSON ------------------------------------------------------------------------------------
 
 
 def schema() -> dict[str, Any]:
-    """The schema in README: an object whose leaves name the types that may stand there."""
-    (block,) = re.findall(r"```json\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    """The schema in json.md: an object whose leaves name the types that may stand there."""
+    (block,) = re.findall(r"```json\n(.*?)```", JSON_PAGE.read_text(), re.DOTALL)
     found: dict[str, Any] = json.loads(block)
     return found
 

@@ -1,14 +1,23 @@
 """The project holds together: its metadata, its documents and their examples."""
 
 import ast
+import json
 import re
+import time
 import tomllib
 
 import pytest
 
-from conftest import ROOT, SCRIPT, Shown, Tool, shows
+import run_progress
+from conftest import ROOT, SCRIPT, Shown, Tool, shows, tool_for
+from dojo import dojo
+from gym import Gym
+from local_modal import LocalModal
 
-SKILL = ROOT / ".claude" / "skills" / "rollout-progress" / "SKILL.md"
+FOLDER = ROOT / ".claude" / "skills" / "rollout-progress"
+SKILL = (FOLDER / "SKILL.md").read_text()
+README = (ROOT / "README.md").read_text()
+REFERENCES = {path.name: path.read_text() for path in sorted((FOLDER / "references").iterdir())}
 
 
 def test_the_scripts_own_metadata_asks_for_what_the_project_asks_for() -> None:
@@ -30,8 +39,11 @@ def test_nothing_else_stands_at_the_top() -> None:
     assert visible == {"pyproject.toml", "uv.lock", "README.md", "tests"}
 
 
+# ---- The skill's pages -----------------------------------------------------------------------
+
+
 def test_the_skill_is_found_by_its_trigger_phrases() -> None:
-    head = SKILL.read_text().split("---")[1]
+    head = SKILL.split("---")[1]
     assert "name: rollout-progress" in head
     assert "version: 0.1.0" in head
     for phrase in (
@@ -41,52 +53,102 @@ def test_the_skill_is_found_by_its_trigger_phrases() -> None:
         "what is run <id> doing",
         "grab the app logs for a run",
         "how far along is the rollout",
+        "why did it die",
+        "did it crash",
+        "no progress",
     ):
         assert f'"{phrase}"' in head
 
 
 def test_the_skill_is_short_enough_to_be_read() -> None:
-    assert len(SKILL.read_text().splitlines()) < 200
+    assert len(SKILL.splitlines()) <= 100
+    prose = re.sub(r"```text\n.*?```", "", SKILL.split("---", 2)[2], flags=re.DOTALL)
+    assert max(map(len, prose.splitlines())) <= 112
 
 
-def test_every_flag_is_explained_in_both_documents() -> None:
-    flags = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", SCRIPT.read_text(), re.MULTILINE))
-    assert {"--tail", "--no-logs", "--follow", "--env"} <= flags
-    for document in (SKILL, ROOT / "README.md"):
-        text = document.read_text()
-        for flag in flags - {"--help"}:
-            assert flag in text, f"{flag} in {document.name}"
+def test_the_skill_names_each_of_its_references_and_no_other() -> None:
+    assert set(re.findall(r"`references/([\w-]+\.md)`", SKILL)) == set(REFERENCES)
+
+
+def test_each_flag_that_a_page_names_is_one_that_help_explains() -> None:
+    explained = set(
+        re.findall(r"^  (?:-\w, )?(--[a-z-]+) ", run_progress.__doc__ or "", re.MULTILINE)
+    )
+    for page in (SKILL, README, *REFERENCES.values()):
+        named = set(re.findall(r"`(--[a-z-]+)", page))
+        assert named <= {*explained, "--help"}
+    assert {"--tail", "--no-logs", "--follow", "--watch"} <= set(re.findall(r"`(--[a-z-]+)", SKILL))
 
 
 def test_the_proxy_auth_note_stands_where_the_skill_points() -> None:
-    for document in (SKILL, ROOT / ".claude" / "CLAUDE.md"):
-        text = document.read_text()
+    note = (ROOT / ".claude" / "CLAUDE.md").read_text()
+    assert "references/proxy-auth.md" in note
+    for text in (note, REFERENCES["proxy-auth.md"]):
         for word in ("requires_proxy_auth=True", "401", "Modal-Key", "Modal-Secret"):
-            assert word in text, f"{word} in {document.name}"
+            assert word in text
 
 
-README = (ROOT / "README.md").read_text()
-SCREENS = dict(re.findall(r"```text\n\$ uv run python \S+ ([^\n]*)\n(.*?)```", README, re.DOTALL))
+def test_each_phase_is_explained() -> None:
+    explained = set(re.findall(r"`(\w+)`", REFERENCES["phases.md"]))
+    assert explained >= run_progress.PHASES
+
+
+def verdict_words() -> set[str]:
+    """The words that the skill's table explains."""
+    table = SKILL.split("## The verdict's words\n\n")[1].split("\n\n")[0]
+    return {
+        word for row in table.splitlines() for word in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+
+
+def test_the_skill_explains_each_word_of_a_verdict(server: LocalModal) -> None:
+    dojo("release", time.time()).install(server)
+    rows = json.loads(tool_for(server)("--limit", "100", "--json").out)
+    assert {row["verdict"] for row in rows} <= verdict_words()
+    for word in verdict_words():
+        assert f'"{word}"' in SCRIPT.read_text(), f"{word} is no word of a verdict"
+
+
+# ---- Examples and commands -------------------------------------------------------------------
+
+SCREEN = re.compile(r"```text\n\$ uv run python \S+ ([^\n]*)\n(.*?)```", re.DOTALL)
+SCREENS = SCREEN.findall(README) + SCREEN.findall(SKILL)
 
 
 def masked(text: str) -> str:
     """The text without what depends on when it was made, and the room that took."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: UTC|\+00:00)", "MOMENT", text)
-    text = re.sub(r"since \d\d:\d\d:\d\d", "since CLOCK", text)
+    text = re.sub(r"\b\d\d:\d\d:\d\d\b", "CLOCK", text)
     text = re.sub(r"<?\b\d+[smhd]\b(?: \d+[smhd]\b)?", "SPAN", text)
     text = re.sub(r"about (?:\d{4}-\d\d-\d\d )?\d\d:\d\d UTC", "about MOMENT", text)
     return re.sub(r" +", " ", re.sub(r"attempt \d/", "attempt N/", text))
 
 
-def test_the_readme_shows_its_example_and_three_more_screens() -> None:
-    assert len(SCREENS) == 4
+def test_the_readme_shows_four_screens_and_the_skill_one() -> None:
+    assert [len(SCREEN.findall(page)) for page in (README, SKILL)] == [4, 1]
 
 
 @pytest.mark.parametrize(
-    "words", [pytest.param(words, marks=shows(*words.split())) for words in SCREENS]
+    ("words", "screen"),
+    [pytest.param(words, screen, marks=shows(*words.split())) for words, screen in SCREENS],
 )
-def test_a_screen_in_the_readme_is_what_the_command_shows(shown: Shown, words: str) -> None:
-    assert masked(shown.out) == masked(SCREENS[words])
+def test_a_screen_in_the_pages_is_what_the_command_shows(
+    shown: Shown, words: str, screen: str
+) -> None:
+    """An excerpt has a line of `…` wherever lines are left out, but for the end."""
+    out = masked(shown.out)
+    if "…\n" not in screen:
+        assert out == masked(screen)
+    for part in filter(None, re.split(r"^…\n", masked(screen), flags=re.MULTILINE)):
+        _, found, out = out.partition(part)
+        assert found == part
+
+
+def test_the_ideal_answer_says_in_three_sentences_what_the_sample_shows() -> None:
+    ((_, sample),) = SCREEN.findall(SKILL)
+    answer = " ".join(re.findall(r"^> (.*)$", SKILL, re.MULTILINE))
+    assert len(re.findall(r"\.(?: |$)", answer)) == 3
+    assert set(re.findall(r"\d+\w?", answer)) <= set(re.findall(r"\d+\w?", sample))
 
 
 # What the README and SKILL.md tell to run; the rest of each line is the user's own.
@@ -102,12 +164,63 @@ def test_the_readmes_two_commands_are_those_that_are_tried() -> None:
     assert "pip install uv && " in (ROOT / ".ci" / "run").read_text()
 
 
-def test_the_skills_command_runs(tool: Tool) -> None:
-    (command,) = re.findall(r"^uv run python (.*)$", SKILL.read_text(), re.MULTILINE)
+@pytest.mark.parametrize("page", [SKILL, README], ids=["SKILL.md", "README.md"])
+def test_the_command_of_a_page_runs(tool: Tool, page: str) -> None:
+    (command,) = re.findall(r"^uv run python (.*)$", page, re.MULTILINE)
     script, query, *flags = command.split()
     assert ROOT / script == SCRIPT
     assert query == "<run_id>"
     assert tool("elastic-frog", *flags).status == 0
+
+
+def test_each_file_that_the_readme_names_exists() -> None:
+    named = re.findall(r"[\w./-]+/[\w-]+\.(?:py|md|json)", README)
+    assert {name for name in named if name.partition("/")[0] in ("tests", ".claude")}
+    for name in named:
+        assert (ROOT / name).exists() or name == "path/to/run_progress.py"
+
+
+# ---- Questions to try the skill with ---------------------------------------------------------
+
+QUESTIONS = json.loads((FOLDER / "evals" / "evals.json").read_text())
+EVALS = QUESTIONS["evals"]
+
+
+def test_there_are_eight_questions_to_answer_each_on_another_run(gym: Gym) -> None:
+    assert QUESTIONS["skill_name"] == "rollout-progress"
+    assert [question["id"] for question in EVALS] == list(range(1, 9))
+    assert len({question["run"] for question in EVALS}) == 8
+    for question in EVALS:
+        assert question["run"] in question["prompt"]
+        assert any(run.run_id.startswith(question["run"]) for run in gym.runs)
+        assert question["expected_output"]
+        assert len(question["expectations"]) > 2
+        assert question["files"] == []
+
+
+def test_ten_questions_should_bring_the_skill_up_and_ten_should_not() -> None:
+    triggers = QUESTIONS["trigger_evals"]
+    assert sorted(trigger["should_trigger"] for trigger in triggers) == [False] * 10 + [True] * 10
+    assert len({trigger["query"] for trigger in triggers}) == 20
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        pytest.param(each, id=each["run"], marks=shows(each["run"], "--tail", "200"))
+        for each in EVALS
+    ],
+)
+def test_what_a_right_answer_rests_on_is_what_the_tool_tells(
+    shown: Shown, question: dict[str, list[str]]
+) -> None:
+    told = re.sub(r"\s+", " ", shown.out + shown.err)
+    assert question["grounds"]
+    for ground in question["grounds"]:
+        assert ground in told
+
+
+# ---- The script -------------------------------------------------------------------------------
 
 
 def test_each_section_and_each_function_is_read_in_one_sitting() -> None:

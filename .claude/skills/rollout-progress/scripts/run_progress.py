@@ -14,8 +14,8 @@ Without RUN, the newest runs are listed, those that need somebody first.
 
   -n, --tail N     show the last N log entries, 1 to 20,000 (default: 200)
   --no-logs        show the metadata alone: fast
-  -f, --follow     stream the logs of a live run until Ctrl-C
-  --watch          show the run again and again until it ends
+  -f, --follow     stream the logs of a live run until it ends, or Ctrl-C
+  --watch          show the run again and again until it ends; through a pipe, its changes
   --interval S     seconds between two looks of --watch, at least 2 (default: 15)
   --limit N        list the newest N runs (default: 20)
   --hardware       ask what Modal knows of containers and GPUs, also where all seems well
@@ -35,8 +35,8 @@ examples:
   run_progress.py https://modal.com/id/ap-0123456789abcdefABCDEF --follow
 
 exit status:
-  0    the run was shown
-  1    something could not be read: Modal, the token, the volume, the logs
+  0    the run or the list was shown; a watched run completed
+  1    something could not be read: Modal, the token, the volume, the logs; the rest is shown
   2    the command line is wrong
   3    no run matches
   4    several runs match; they are listed
