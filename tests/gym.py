@@ -540,7 +540,8 @@ def crash_loop(now: float) -> SampleRun:
     starts = [now - minutes * MINUTE for minutes in (53, 40, 27, 14)]
     logs: list[LogEntry] = []
     for start in starts:
-        logs += setup_log(run_id, start, start + 95) + failure_log(start + 100, OUT_OF_MEMORY)
+        logs += setup_log(run_id, start, start + 95)
+        logs += failure_log(start + 100, OUT_OF_MEMORY)[:1]
     record = record_of(run_id, starts[0], **marked("initialize_rollouts", starts[-1] + 45))
     attempts = {"attempt_starts": starts, "last_attempt_started_at": starts[-1]}
     record["metadata"] |= {"attempt_count": len(starts), **attempts}
@@ -553,7 +554,7 @@ def timed_out(now: float) -> SampleRun:
     stopped_at = now - 21 * MINUTE
     loop = Loop(pace=310.0).entering("generate_rollouts", 16, stopped_at - MINUTE)
     run = training("weary-bison-9c2d7e4f1a60", about, "died", loop)
-    return run.stopped(stopped_at, "timeout")
+    return run.stopped(stopped_at, "timeout").trained_by(container_errors=1)
 
 
 def out_of_memory(now: float) -> SampleRun:
@@ -563,7 +564,7 @@ def out_of_memory(now: float) -> SampleRun:
     echo = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."
     logs = [wrote(stopped_at, DRIVER, echo)]
     run = training("hungry-dingo-5f8b1d3c9e72", about, "died", loop, logs=logs)
-    return run.stopped(stopped_at, "kernel oom kill")
+    return run.stopped(stopped_at, "kernel oom kill").trained_by(container_errors=1)
 
 
 # ---- Live ones that are well --------------------------------------------------------------------
@@ -621,19 +622,28 @@ def resumed(now: float) -> SampleRun:
     """Ran to step 23, was restarted twice, and goes on from the checkpoint after step 19."""
     about = "live and well, third attempt, from a checkpoint"
     loop = Loop(pace=260.0, reward=0.229, first=20).entering("generate_rollouts", 26, now - 95)
-    before = replace(loop, pace=100.0, reward=0.14, first=1, step=23)
+    before = replace(loop, start=loop.start - 66 * MINUTE, reward=0.14, first=1, step=23)
     restarted_at = loop.start_of(20) - 8 * MINUTE
     logs = [wrote(restarted_at, DRIVER, "Attempt 3: resuming from /checkpoints/iter_0000019")]
     attempts = {
         "attempt_count": 3,
-        "attempt_starts": [loop.start, restarted_at - 20 * MINUTE, restarted_at],
+        "attempt_starts": [before.start - 8 * MINUTE, restarted_at - 20 * MINUTE, restarted_at],
         "last_attempt_started_at": restarted_at,
         "resumed_from_checkpoint": True,
         "resume_checkpoint_name": "iter_0000019",
         "resume_from_iteration": 19,
     }
-    run_id, at = "stubborn-mule-c81d4e2f60b7", now - 20
-    run = training(run_id, about, "running", loop, at=at, logs=logs, metadata=attempts)
+    run_id = "stubborn-mule-c81d4e2f60b7"
+    run = training(
+        run_id,
+        about,
+        "running",
+        loop,
+        at=now - 20,
+        logs=logs,
+        metadata=attempts,
+        created_at=before.start - 10 * MINUTE,
+    )
     # The rows of the new attempt come first: the later row of an id isn't always the newer one.
     return replace(run, rollouts=[*run.rollouts, *before.rollouts(restarted_at)])
 
@@ -692,7 +702,8 @@ def completed(now: float) -> SampleRun:
     run_id, ended_at = "golden-finch-0a6d3b9c72e1", now - 5 * HOUR
     loop = Loop(pace=230.0).entering("weight_sync", 40, ended_at - 30)
     fields = {"total": 40, **ended("completed", ended_at)}
-    run = training(run_id, "completed 5h ago", "completed", loop, at=ended_at, **fields)
+    logs = [wrote(ended_at, DRIVER, "Training finished: 40 rollouts")]
+    run = training(run_id, "completed 5h ago", "completed", loop, at=ended_at, logs=logs, **fields)
     return replace(run.stopped(ended_at, "success"), files=train_result(run_id))
 
 
