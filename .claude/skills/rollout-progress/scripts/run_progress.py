@@ -1095,6 +1095,11 @@ class Volume:
             asyncio.shield(answer), what, half
         )  # which can be awaited again
 
+    async def list_within_half(self, folder: str) -> dict[str, int]:
+        """The same where other files stand in for these: none, where it failed."""
+        listing = self.within_half(self.list_files(folder), f"{folder}/")
+        return await self.or_none(listing) or {}
+
     async def or_none(self, answer: Awaitable[T]) -> T | None:
         """What was read, or None where it failed."""
         try:
@@ -1253,7 +1258,7 @@ async def refresh(found: Found, source: Source, doubtful: Callable[[Found], bool
     (volume,) = await open_volumes(source)
     run_id = found.run.run_id
     result = asyncio.create_task(_has_result(volume, run_id))
-    updates = asyncio.create_task(_list_updates(volume))
+    updates = asyncio.create_task(volume.list_within_half(RUN_UPDATES))
     run = parse_run(await _read_updated_record(volume, run_id, updates), run_id)
     run = replace(run, steps=found.run.steps, asynchronous=found.run.asynchronous)
     fresh = replace(
@@ -1315,7 +1320,7 @@ class RunFiles:
         self.timings = begin(_read_timings(volume, run_id))
         self.metrics = begin(_read_metrics(volume, run_id))
         self.result = begin(_has_result(volume, run_id))
-        self.updates = begin(_list_updates(volume))
+        self.updates = begin(volume.list_within_half(RUN_UPDATES))
 
     async def record_within_half(self) -> object:
         """The record, while there is time to read what stands in for it; else ReadError."""
@@ -1379,12 +1384,6 @@ async def _left_result(volume: Volume, run_id: str) -> bool:
     return False
 
 
-async def _list_updates(volume: Volume) -> dict[str, int]:
-    """The notices of all runs, of which most volumes have none."""
-    listing = volume.within_half(volume.list_files(RUN_UPDATES), f"{RUN_UPDATES}/")
-    return await volume.or_none(listing) or {}
-
-
 async def _with_updates(
     volume: Volume, run_id: str, record: object, updates: Awaitable[dict[str, int]]
 ) -> object:
@@ -1424,33 +1423,27 @@ class Index:
 
 async def _read_index(volumes: Sequence[Volume], query: str | None) -> Index:
     """The names of the records and, unless they settle the query, the summary: that loses rows."""
+    listings = [asyncio.create_task(_read_names(volume)) for volume in volumes]
     settles = query is not None and not OTHER_ID.fullmatch(query)
-    summaries = None if settles else asyncio.gather(*map(_read_summary, volumes))
+    summaries = None if settles else asyncio.gather(*map(_read_summary, volumes, listings))
     written: dict[str, int] = {}
     homes: dict[str, Volume] = {}
     # What several volumes hold is the first one's.
-    for volume, names in zip(
-        volumes, await asyncio.gather(*map(_read_names, volumes)), strict=True
-    ):
+    for volume, listing in zip(volumes, listings, strict=True):
+        names = await listing
         written, homes = names | written, dict.fromkeys(names, volume) | homes
     if query is not None and settles and len(match_runs(query, {}, written)) == 1:
         return Index(volumes, {}, written, homes)
     rows: dict[str, object] = {}
-    summaries = summaries or asyncio.gather(*map(_read_summary, volumes))
-    for volume, (mine, unreadable, own) in zip(volumes, await summaries, strict=True):
+    summaries = summaries or asyncio.gather(*map(_read_summary, volumes, listings))
+    for volume, mine in zip(volumes, await summaries, strict=True):
         rows, homes = mine | rows, dict.fromkeys(mine, volume) | homes
-        here = [run_id for run_id in written if homes[run_id] is volume]
-        missing = [run_id for run_id in here if run_id not in rows]
-        # Where each run has a file there, the summary of all has stopped growing.
-        if not own and (unreadable or missing):
-            incomplete = f"is incomplete: {len(missing)} of {len(here)} runs have no row"
-            volume.source.note(f"the runs summary {unreadable or incomplete}")
     return Index(volumes, rows, written, homes)
 
 
 async def _read_names(volume: Volume) -> dict[str, int]:
     """The ids of all records, and when each was written."""
-    names = await volume.or_none(volume.within_half(volume.list_files(RUNS), f"{RUNS}/")) or {}
+    names = await volume.list_within_half(RUNS)
     ids = {name.removesuffix(".json"): at for name, at in names.items() if name.endswith(".json")}
     named = {run_id: at for run_id, at in ids.items() if is_run_id(run_id)}
     if len(named) < len(ids):
@@ -1459,20 +1452,24 @@ async def _read_names(volume: Volume) -> dict[str, int]:
     return named
 
 
-async def _read_summary(volume: Volume) -> tuple[dict[str, object], str | None, bool]:
-    """The summary's rows, or why there are none, and whether runs have files of their own there."""
-    own = asyncio.create_task(
-        volume.within_half(volume.list_files(RUN_SUMMARIES), f"{RUN_SUMMARIES}/")
-    )
+async def _read_summary(volume: Volume, listing: Awaitable[Mapping[str, int]]) -> dict[str, object]:
+    """The rows of the runs summary; a note tells if there are none, or fewer than records."""
+    beside = asyncio.create_task(volume.list_within_half(RUN_SUMMARIES))
     rows: dict[str, object] = {}
-    unreadable = None
+    lack = None
     try:
         rows = parse_rows(await volume.within_half(volume.read_json(RUNS_SUMMARY), RUNS_SUMMARY))
     except ReadError as error:
         volume.failed(error)
-        unreadable = f"is unreadable ({error.why}): the records themselves were searched"
-    names = await volume.or_none(own) or {}
-    return rows, unreadable, bool(names.keys() - {"summary.json"})
+        lack = f"is unreadable ({error.why}): the records themselves were searched"
+    names = await listing
+    missing = len(names.keys() - rows)
+    if missing and not lack:
+        lack = f"is incomplete: {missing} of {len(names)} runs have no row"
+    # Where runs have files of their own there, the summary of all has stopped growing.
+    if lack and not (await beside).keys() - {"summary.json"}:
+        volume.source.note(f"the runs summary {lack}")
+    return rows
 
 
 async def _choose(query: str, index: Index) -> str:
@@ -1528,7 +1525,8 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
 
 async def _read_candidates(run_ids: Sequence[str], index: Index) -> tuple[Run, ...]:
     """The runs as their records stand, since rows lag; as their rows where those can't be read."""
-    updates = {volume: asyncio.create_task(_list_updates(volume)) for volume in index.volumes}
+    listings = (volume.list_within_half(RUN_UPDATES) for volume in index.volumes)
+    updates = dict(zip(index.volumes, map(asyncio.create_task, listings), strict=True))
 
     async def candidate(run_id: str) -> Run:
         volume = index.homes[run_id]
@@ -3687,7 +3685,6 @@ TICK = 1.0
 # the command on its standard input, and runs it as `python -m modal` does. A thread ends it when
 # that input closes, so that it can't outlive this process however that one ends, SIGKILL included;
 # it reads without a buffer, whose lock would be in the way of the interpreter's own end.
-# It ends as soon as modal is done: an interpreter's own way out takes a while.
 CHILD = """
 import contextlib, json, os, queue, runpy, sys, threading
 asked = queue.SimpleQueue()
@@ -3701,7 +3698,7 @@ with contextlib.suppress(ImportError):
 sys.argv = ["modal", *asked.get()]
 try:
     runpy.run_module("modal", run_name="__main__", alter_sys=True)
-except SystemExit as ended:
+except SystemExit as ended:  # and no later: an interpreter's own way out takes a while
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(int(ended.code or 0))
@@ -3740,10 +3737,10 @@ class Command:
 
     def ask(self, words: Sequence[str]) -> None:
         """Tell it what to run."""
-        if self._child.stdin:
-            with contextlib.suppress(BrokenPipeError):  # then its stderr says why
-                self._child.stdin.write(json.dumps(words).encode() + b"\n")
-                self._child.stdin.flush()
+        stdin = cast("IO[bytes]", self._child.stdin)
+        with contextlib.suppress(BrokenPipeError):  # then its stderr says why
+            stdin.write(json.dumps(words).encode() + b"\n")
+            stdin.flush()
 
     def lines(self, patience: Seconds | None) -> Iterator[bytes]:
         """The output as it comes, in whole lines, until it ends; nothing, every TICK seconds.
@@ -3829,7 +3826,7 @@ async def read_hardware(run: Run, app: App, env: str | None) -> Hardware:
     until = asyncio.get_running_loop().time() + HARDWARE_PATIENCE
     unknown: list[str] = []
 
-    async def heard(answer: Awaitable[T]) -> T | None:
+    async def or_none(answer: Awaitable[T]) -> T | None:
         try:
             async with asyncio.timeout_at(until):
                 return await answer
@@ -3842,22 +3839,25 @@ async def read_hardware(run: Run, app: App, env: str | None) -> Hardware:
     if app.live is None or run.app_id is None:
         return Hardware(unknown=app.unknown)
     if not hasattr(modal.Function, "from_id"):  # before modal 1.6.0
-        running = await heard(_count_containers(until, env, run.app_id)) if app.live else None
+        running = await or_none(_count_containers(until, env, run.app_id)) if app.live else None
         unknown.append(f"modal {clean(modal.__version__)} tells of containers alone")
         return Hardware(running, unknown=unknown[0])
-    ids = app.functions or await heard(_function_ids(until, env, run.app_id)) or ()
-    asked = await heard(asyncio.gather(*(_look_up(*each) for each in ids)))
+    ids = app.functions
+    if not ids:  # as before modal 1.6.4, where the look-up does not tell them
+        listed = await or_none(_ask_cli(until, env, "app", "info", run.app_id))
+        ids = tuple((name, _text(each, "id") or "") for name, each in _items(listed, "functions"))
+    asked = await or_none(asyncio.gather(*(_look_up(*each) for each in ids)))
     if not asked:
         return Hardware(unknown=next(iter(unknown), "the app has no functions yet"))
     functions = sorted(asked, key=lambda each: (bool(each[2].gpus), "train" in each[0]))
     name, training, told = functions[-1]
     counts, errors, idle = await asyncio.gather(
-        heard(asyncio.gather(*(each.get_current_stats.aio() for _, each, _ in functions))),
-        heard(asyncio.gather(*(each.stats.aio() for _, each, _ in functions))),
-        heard(_ask_gpus(training, run.last_sign)),
+        or_none(asyncio.gather(*(each.get_current_stats.aio() for _, each, _ in functions))),
+        or_none(asyncio.gather(*(each.stats.aio() for _, each, _ in functions))),
+        or_none(_ask_gpus(training, run.last_sign)),
     )
     words = ("function", "calls", training.object_id, "--tail", "1")
-    calls = None if app.live or not told.gpus else await heard(_ask_cli(until, env, *words))
+    calls = None if app.live or not told.gpus else await or_none(_ask_cli(until, env, *words))
     return Hardware(
         containers=sum(each.num_total_runners for each in counts) if counts else None,
         waiting_inputs=sum(each.backlog for each in counts) if counts else None,
@@ -3888,12 +3888,6 @@ async def _ask_cli(until: float, env: str | None, *words: str) -> object:
 async def _count_containers(until: float, env: str | None, app_id: str) -> int:
     listed = _elements(await _ask_cli(until, env, "container", "list", "--app-id", app_id))
     return sum(_text(each, "start_time") != "Pending" for each in listed)
-
-
-async def _function_ids(until: float, env: str | None, app_id: str) -> tuple[tuple[str, str], ...]:
-    """The names and ids of the app's functions, where its look-up didn't tell."""
-    told = _items(await _ask_cli(until, env, "app", "info", app_id), "functions")
-    return tuple((name, _text(function, "id") or "") for name, function in told)
 
 
 async def _look_up(name: str, function_id: str) -> tuple[str, AnyFunction, FunctionInfo]:
