@@ -943,7 +943,7 @@ class ProgressError(Exception):
     def __init__(
         self, line: str, kind: str = "unreadable", candidates: tuple[Run, ...] = (), more: int = 0
     ) -> None:
-        """Keep what is to be told."""
+        """Keep what is to be shown."""
         super().__init__(line)
         self.kind, self.candidates, self.more = kind, candidates, more
 
@@ -989,8 +989,8 @@ def require_modal() -> None:
         raise ProgressError(f"found modal {clean(modal.__version__)}; {advice}")
 
 
-def _version(told: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", told)[:3])
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
 def _is_fault(error: Exception) -> bool:
@@ -1011,8 +1011,8 @@ def _address() -> str:
 
     settings = (f"{name}={value}" for name, value in sorted(os.environ.items()))
     proxies = [setting for setting in settings if re.match("(?i:https?|all)_(?i:proxy)=.", setting)]
-    told = " with ".join([str(modal.config.config["server_url"]), *proxies])
-    return re.sub("//[^/ ]*@", "//", told)  # without a name and a password
+    address = " with ".join([str(modal.config.config["server_url"]), *proxies])
+    return re.sub("//[^/ ]*@", "//", address)  # without a name and a password
 
 
 class Volume:
@@ -1484,8 +1484,8 @@ async def _choose(query: str, index: Index) -> str:
     shown = f"{query!r}" if len(query) <= QUERY_LIMIT else f"those {len(query):,} characters"
     if matched:
         runs = await _read_candidates(index.newest_first(matched)[:CANDIDATES_SHOWN], index)
-        told = f"{len(matched)} runs match {shown}: give more of the id, or the app id"
-        raise ProgressError(told, "several_match", runs, more=len(matched) - len(runs))
+        words = f"{len(matched)} runs match {shown}: give more of the id, or the app id"
+        raise ProgressError(words, "several_match", runs, more=len(matched) - len(runs))
     if index.failures:
         raise ProgressError(f"{index.failures[0]}; no run matches {shown} in what could be read")
     near = nearest_runs(query, index.homes)
@@ -1644,8 +1644,9 @@ async def _read_app(app_id: str | None, env: str | None) -> App | None:
     functions: tuple[tuple[str, str], ...] = ()
     try:
         if by_id:
-            told = await (await modal.App.lookup.aio(app_id, environment_name=env)).info.aio()
-            lifecycle, functions = told.lifecycle, tuple(sorted(told.functions.items()))
+            app = await modal.App.lookup.aio(app_id, environment_name=env)
+            info = await app.info.aio()
+            lifecycle, functions = info.lifecycle, tuple(sorted(info.functions.items()))
         else:
             import modal.experimental
 
@@ -3708,10 +3709,10 @@ except SystemExit as ended:  # and no later: an interpreter's own way out takes 
 def error_line(stderr: bytes) -> str:
     """What the CLI's stderr says went wrong: an `Error: …` line, or before modal 1.6 a box."""
     lines = [clean(line).strip() for line in stderr.decode(errors="replace").splitlines()]
-    told = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
     boxed = " ".join(line.strip("│ ") for line in lines if line.startswith("│"))
     last = next((line for line in reversed(lines) if line), "it said nothing")
-    return told[-1] if told else boxed or last
+    return errors[-1] if errors else boxed or last
 
 
 class Command:
@@ -3802,14 +3803,15 @@ NEARLY_ALL = 99
 
 def gpu_idle(series: Iterable[MetricSeries], until: datetime) -> tuple[Seconds, bool] | None:
     """How long GPUs have been idle, and whether for all of the window; None without evidence."""
-    named = [(GPU_SERIES.fullmatch(each.name.casefold()), each) for each in series]
-    found = {name["summed_up"]: (name["metric"], each) for name, each in named if name}
+    matches = ((GPU_SERIES.fullmatch(each.name.casefold()), each) for each in series)
+    named = [(name, each) for name, each in matches if name]
+    found = {name["summed_up"]: each for name, each in named}
     # Others, such as a minimum or a median, are 0 beside a busy GPU.
-    told = next((word for word in ("max", "avg", "mean", "sum") if word in found), "")
-    if not told or len({name["metric"] for name, _ in named if name}) > 1:
+    summed_up = next((word for word in ("max", "avg", "mean", "sum") if word in found), "")
+    if not summed_up or len({name["metric"] for name, _ in named}) > 1:
         return None
-    unit, points = found[told][1].unit.casefold(), found[told][1].points
-    most = IDLE_MAXIMUM.get(unit, 0.0) if told == "max" else 0.0
+    unit, points = found[summed_up].unit.casefold(), found[summed_up].points
+    most = IDLE_MAXIMUM.get(unit, 0.0) if summed_up == "max" else 0.0
     seen = {point.time: point.value for point in points if point.value is not None}
     newest = at = max(seen, default=until - 2 * SAMPLE_AGE)
     while 0 <= seen.get(at, -1) <= most:
@@ -3850,14 +3852,14 @@ async def read_hardware(run: Run, app: App, env: str | None) -> Hardware:
     if not asked:
         return Hardware(unknown=next(iter(unknown), "the app has no functions yet"))
     functions = sorted(asked, key=lambda each: (bool(each[2].gpus), "train" in each[0]))
-    name, training, told = functions[-1]
+    name, training, info = functions[-1]
     counts, errors, idle = await asyncio.gather(
         or_none(asyncio.gather(*(each.get_current_stats.aio() for _, each, _ in functions))),
         or_none(asyncio.gather(*(each.stats.aio() for _, each, _ in functions))),
         or_none(_ask_gpus(training, run.last_sign)),
     )
     words = ("function", "calls", training.object_id, "--tail", "1")
-    calls = None if app.live or not told.gpus else await or_none(_ask_cli(until, env, *words))
+    calls = None if app.live or not info.gpus else await or_none(_ask_cli(until, env, *words))
     return Hardware(
         containers=sum(each.num_total_runners for each in counts) if counts else None,
         waiting_inputs=sum(each.backlog for each in counts) if counts else None,
@@ -3865,7 +3867,7 @@ async def read_hardware(run: Run, app: App, env: str | None) -> Hardware:
         function=name,
         function_containers=counts[-1].num_total_runners if counts else None,
         call_status=next((_text(call, "status") for call in _elements(calls)), None),
-        call_limit=float(told.timeout),
+        call_limit=float(info.timeout),
         gpu_idle_seconds=idle[0] if idle else None,
         gpu_idle_whole_hour=bool(idle and idle[1]),
         unknown=next(iter(unknown), None),
@@ -3876,13 +3878,13 @@ async def _ask_cli(until: float, env: str | None, *words: str) -> object:
     """What this interpreter's own `modal` tells as JSON. Raises ProgressError where it fails."""
     patience = round(until - asyncio.get_running_loop().time(), 1)
 
-    def told() -> bytes:
+    def output() -> bytes:
         with contextlib.closing(Command(*words)) as command:
             command.ask([*words, "--json", *(["-e", env] if env else [])])
             return b"".join(command.lines(patience))
 
     # In a thread, since waiting for its output would hold up all else that is read.
-    return parse_json(await asyncio.to_thread(told))
+    return parse_json(await asyncio.to_thread(output))
 
 
 async def _count_containers(until: float, env: str | None, app_id: str) -> int:
@@ -3902,8 +3904,8 @@ async def _ask_gpus(
     function: AnyFunction, last_sign: EpochSeconds | None
 ) -> tuple[Seconds, bool] | None:
     if hasattr(function, "metrics"):
-        told = await function.metrics.export.aio(groups=["gpu"], bucket_size=MINUTE)
-        return gpu_idle(told.series.values(), told.until)
+        metrics = await function.metrics.export.aio(groups=["gpu"], bucket_size=MINUTE)
+        return gpu_idle(metrics.series.values(), metrics.until)
     # Before modal 1.6.2: nearly all samples of the silence, of which the beginning is work.
     since = datetime.fromtimestamp(last_sign, UTC) + SAMPLE_AGE if last_sign else None
     stats = await function.stats.aio(since=since)
