@@ -237,8 +237,8 @@ def main() -> None:
         bench = Bench(server, pairs)
         lines = small_rows(bench)
         for modal in LOCKED_BY_GYMS:
-            with python_with(modal) as python:
-                lines += small_rows(Bench(server, pairs, python), f", modal {modal}")
+            old = Bench(server, pairs, python_with(modal))
+            lines += small_rows(old, f", modal {modal}")
         silent, healthy = bench.tool(SILENT, "--no-logs"), bench.tool(FROG, "--no-logs")
         lines.append(bench.measure("silent run, --no-logs", silent, healthy, 1.6))
         fill_runs(server)

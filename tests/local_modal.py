@@ -443,7 +443,8 @@ class GrpcServer(Server):  # type: ignore[misc]  # grpclib is not typed for mypy
         """Close the port and every connection, and cancel what is being answered."""
         self.close()
         for protocol in self.protocols:
-            protocol.connection.close()
+            if hasattr(protocol, "connection"):  # one that came just now gets it in the next turn
+                protocol.connection.close()
 
 
 # ---------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from conftest import (
     assert_none_left,
     clean_environment,
     needs_proc,
-    shows,
 )
 from gym import Gym
 from local_modal import LocalApp, LocalModal, LogEntry
@@ -52,15 +51,15 @@ SCRAPS = (
 
 
 @pytest.mark.parametrize("scrap", SCRAPS)
-@shows("{scrap}", "--no-logs", COLUMNS="20")
-def test_any_scrap_of_an_id_finds_the_run(shown: Shown, scrap: str) -> None:
+def test_any_scrap_of_an_id_finds_the_run(tool: Tool, scrap: str) -> None:
+    shown = tool(scrap, "--no-logs", COLUMNS="20")
     assert shown.status == 0
     assert shown.line("run") == FROG
     assert shown.err == ""
 
 
-@shows("amber-h", "--no-logs", COLUMNS="20")
-def test_a_prefix_of_two_runs_lists_both_newest_first(shown: Shown, gym: Gym) -> None:
+def test_a_prefix_of_two_runs_lists_both_newest_first(tool: Tool, gym: Gym) -> None:
+    shown = tool("amber-h", "--no-logs", COLUMNS="20")
     assert shown.status == 4
     assert shown.err == "error: 2 runs match 'amber-h': give more of the id, or the app id\n"
     heading, titles, first, second = shown.out.splitlines()
@@ -73,40 +72,37 @@ def test_a_prefix_of_two_runs_lists_both_newest_first(shown: Shown, gym: Gym) ->
     assert second.endswith(hawk.app_id)
 
 
-@shows("hq3v8k2n", "--no-logs")
-def test_a_wandb_id_of_two_runs_lists_both(shown: Shown) -> None:
+def test_a_wandb_id_of_two_runs_lists_both(tool: Tool) -> None:
+    shown = tool("hq3v8k2n", "--no-logs")
     assert shown.status == 4
     assert "amber-heron" in shown.out
     assert "amber-hawk" in shown.out
 
 
-def many(server: LocalModal, _: object) -> None:
+def test_more_candidates_than_fit_are_counted(server: LocalModal, tool: Tool) -> None:
     server.files.update({f"training-runs/many-{n:02}.json": b"{}" for n in range(25)})
-
-
-@shows("many-", "--no-logs", arrange=many)
-def test_more_candidates_than_fit_are_counted(shown: Shown) -> None:
+    shown = tool("many-", "--no-logs")
     assert shown.status == 4
     assert shown.out.count("  many-") == 20
     assert shown.out.endswith("  and 5 more\n")
 
 
-@shows("elastc-frog", "--no-logs")
-def test_a_misspelt_id_is_answered_with_the_nearest(shown: Shown) -> None:
+def test_a_misspelt_id_is_answered_with_the_nearest(tool: Tool) -> None:
+    shown = tool("elastc-frog", "--no-logs")
     assert (shown.status, shown.out) == (3, "")
     assert shown.err == f"error: no run matches 'elastc-frog': did you mean {FROG}?\n"
 
 
 @pytest.mark.parametrize("query", ["../elastic-frog", "*", "\x1b[31mred", "x" * 5000])
-@shows("{query}", "--no-logs")
-def test_a_query_is_only_ever_compared(shown: Shown, query: str) -> None:
+def test_a_query_is_only_ever_compared(tool: Tool, query: str) -> None:
+    shown = tool(query, "--no-logs")
     assert (shown.status, shown.out) == (3, "")
     assert "\x1b" not in shown.err
     assert len(shown.err) < 250
     assert not any(query in call.subject for call in shown.calls)
 
 
-def without_app_ids(server: LocalModal, _: object) -> None:
+def without_app_ids(server: LocalModal) -> None:
     server.files.update({f"training-runs/many-{n:03}.json": b"{}" for n in range(200)})
 
 
@@ -115,20 +111,20 @@ def records_read(shown: Shown) -> int:
 
 
 @pytest.mark.parametrize("query", ["*", "%s", "frog of", "a:b"])
-@shows("{query}", "--no-logs", arrange=without_app_ids)
-def test_what_can_be_no_id_is_not_looked_for_in_the_records(shown: Shown, query: str) -> None:
+def test_what_can_be_no_id_is_not_looked_for_in_the_records(
+    server: LocalModal, tool: Tool, query: str
+) -> None:
+    without_app_ids(server)
+    shown = tool(query, "--no-logs")
     assert shown.status == 3
     assert f"no run matches '{query}'" in shown.err
     assert records_read(shown) == 0
 
 
-def slow_records(server: LocalModal, _: object) -> None:
-    without_app_ids(server, _)
+def test_the_search_through_the_records_ends_with_its_time(server: LocalModal, tool: Tool) -> None:
+    without_app_ids(server)
     server.fault("VolumeGetFile2", delay=0.5)
-
-
-@shows("elastc-frog", "--no-logs", "--timeout", "2", arrange=slow_records)
-def test_the_search_through_the_records_ends_with_its_time(shown: Shown) -> None:
+    shown = tool("elastc-frog", "--no-logs", "--timeout", "2")
     assert shown.status == 1
     assert shown.err.endswith("no run matches 'elastc-frog' in what could be read\n")
     assert 0 < records_read(shown) < 200
@@ -137,7 +133,7 @@ def test_the_search_through_the_records_ends_with_its_time(shown: Shown) -> None
 ODD_NAMES = ("My Run (2)", "größe 生成", "_x", "q'uo\"te\\", "a" * 240, "[red]")
 
 
-def odd_names(server: LocalModal, _: object) -> None:
+def odd_names(server: LocalModal) -> None:
     record = json.loads(server.files[RECORD])
     path = "training-rollouts-summary/summary.json"
     rows = json.loads(server.files[path])["items"]
@@ -150,16 +146,18 @@ def odd_names(server: LocalModal, _: object) -> None:
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-@shows("{name}", "--no-logs", arrange=odd_names)
-def test_a_record_of_any_name_is_found(shown: Shown, name: str) -> None:
+def test_a_record_of_any_name_is_found(server: LocalModal, tool: Tool, name: str) -> None:
+    odd_names(server)
+    shown = tool(name, "--no-logs")
     assert shown.status == 0
     assert shown.line("run") == name
     assert shown.line("latest").startswith("rollout_id 10 ")
     assert "note: records whose names can't be shown are left out: 1\n" in shown.err
 
 
-@shows("--limit", "40", arrange=odd_names)
-def test_a_record_of_any_name_is_listed(shown: Shown) -> None:
+def test_a_record_of_any_name_is_listed(server: LocalModal, tool: Tool) -> None:
+    odd_names(server)
+    shown = tool("--limit", "40")
     listed = [line.strip() for line in shown.out.splitlines()]
     for name in ODD_NAMES:
         assert any(line.startswith(f"{name}  ") for line in listed), name
@@ -167,14 +165,10 @@ def test_a_record_of_any_name_is_listed(shown: Shown) -> None:
     assert "note: records whose names can't be shown are left out: 1\n" in shown.err
 
 
-def unread_times(server: LocalModal, _: object) -> None:
-    record = json.loads(server.files[RECORD])
-    server.files[RECORD] = json.dumps({**record, "created_at": "soon", "updated_at": -5}).encode()
-
-
 @pytest.mark.parametrize("words", [f"{FROG} --no-logs", "elastic --no-logs --json", "--limit 40"])
 def test_times_that_can_t_be_read_are_told(server: LocalModal, tool: Tool, words: str) -> None:
-    unread_times(server, None)
+    record = json.loads(server.files[RECORD])
+    server.files[RECORD] = json.dumps({**record, "created_at": "soon", "updated_at": -5}).encode()
     shown = tool(*words.split())
     assert shown.status == 0
     assert shown.err in (
@@ -183,8 +177,8 @@ def test_times_that_can_t_be_read_are_told(server: LocalModal, tool: Tool, words
     )
 
 
-@shows(FROG, "--no-logs", COLUMNS="20")
-def test_a_full_run_id_needs_no_summary_of_runs(shown: Shown) -> None:
+def test_a_full_run_id_needs_no_summary_of_runs(tool: Tool) -> None:
+    shown = tool(FROG, "--no-logs", COLUMNS="20")
     subjects = {call.subject for call in shown.calls}
     assert not {"training-runs-summary/summary.json", "training-runs"} & subjects
 
@@ -233,8 +227,8 @@ SCREEN = (
 )
 
 
-@shows(FROG, "--no-logs", COLUMNS="20")
-def test_a_narrow_pipe_reads_as_designed_with_nothing_cut_or_wrapped(shown: Shown) -> None:
+def test_a_narrow_pipe_reads_as_designed_with_nothing_cut_or_wrapped(tool: Tool) -> None:
+    shown = tool(FROG, "--no-logs", COLUMNS="20")
     assert masked(shown.out) == SCREEN
 
 
@@ -288,19 +282,16 @@ HINTS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-@shows("{name}", "--tail", "400")
-def test_each_run_of_the_gym_reads_as_it_stands(shown: Shown, name: str) -> None:
+def test_each_run_of_the_gym_reads_as_it_stands_and_gets_its_verdict(
+    tool: Tool, name: str, gym: Gym
+) -> None:
+    shown = tool(name, "--tail", "400")
     assert shown.status == 0
     for label, held in RUNS[name].items():
         assert held in shown.line(label), label
     hints = [line.strip() for line in shown.out.splitlines() if re.match(r"  [⚠✗✓] ", line)]
     assert len(hints) == (name in HINTS)
     assert all(hint.startswith(HINTS[name]) for hint in hints)
-
-
-@pytest.mark.parametrize("name", RUNS)
-@shows("{name}", "--tail", "400")
-def test_each_run_of_the_gym_gets_its_verdict(shown: Shown, name: str, gym: Gym) -> None:
     (run,) = [run for run in gym.runs if run.run_id.startswith(name)]
     assert the_word(shown) == run.verdict
 
@@ -309,8 +300,8 @@ def test_every_run_of_the_gym_has_its_reading(gym: Gym) -> None:
     assert set(RUNS) == {run.run_id.rpartition("-")[0] for run in gym.runs}
 
 
-@shows("crimson-badger", "--tail", "400")
-def test_a_failed_run_shows_its_error_and_the_errors_of_its_rollouts(shown: Shown) -> None:
+def test_a_failed_run_shows_its_error_and_the_errors_of_its_rollouts(tool: Tool) -> None:
+    shown = tool("crimson-badger", "--tail", "400")
     assert "\n             │ Traceback (most recent call last):\n" in shown.out
     assert "\n             │ torch.distributed.DistBackendError: NCCL" in shown.out
     (row,) = [line for line in shown.out.splitlines() if "all_infra" in line]
@@ -318,8 +309,8 @@ def test_a_failed_run_shows_its_error_and_the_errors_of_its_rollouts(shown: Show
     assert re.fullmatch(expected, row)
 
 
-@shows(FROG, "--no-logs", FORCE_COLOR="1", COLUMNS="20")
-def test_a_pipe_is_coloured_only_if_forced(shown: Shown) -> None:
+def test_a_pipe_is_coloured_only_if_forced(tool: Tool) -> None:
+    shown = tool(FROG, "--no-logs", FORCE_COLOR="1", COLUMNS="20")
     assert shown.err == ""
     assert "\x1b[" in shown.out
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
@@ -350,8 +341,8 @@ def test_the_logs_are_those_of_modal_app_logs_byte_for_byte(server: LocalModal, 
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00 ", expected)
 
 
-@shows("patient-tortoise", "--tail", "100")
-def test_a_log_that_moves_is_a_sign_of_life(shown: Shown) -> None:
+def test_a_log_that_moves_is_a_sign_of_life(tool: Tool) -> None:
+    shown = tool("patient-tortoise", "--tail", "100")
     _, _, verdict = shown.out.partition("\nVerdict\n")
     assert "the record is silent for 17m, the log is not" in verdict
     assert re.search(r"\n  progress   Eval aime 346/480, 0\.35/s, about 6m \d+s left\n", verdict)
@@ -399,8 +390,8 @@ def test_a_healthy_run_is_not_looked_at_further_back(server: LocalModal, tool: T
     assert [call.method for call in server.calls].count("AppFetchLogs") == 1
 
 
-@shows("elastic-frog", "--tail", "3", "-e", "main")
-def test_tail_sets_how_many_entries_are_shown(shown: Shown) -> None:
+def test_tail_sets_how_many_entries_are_shown(tool: Tool) -> None:
+    shown = tool("elastic-frog", "--tail", "3", "-e", "main")
     _, _, logs = shown.out.partition(f"\n\nLogs: modal app logs {FROG_APP} --tail 3 --timestamps")
     assert logs.startswith(" -e main\n")
     assert logs.partition("\n\nVerdict\n")[0].count("401 Unauthorized") == 3
@@ -409,37 +400,31 @@ def test_tail_sets_how_many_entries_are_shown(shown: Shown) -> None:
     assert {fetch.request.limit for fetch in fetches} == {3, 5_000}
 
 
-@shows(FROG, "--no-logs", COLUMNS="20")
-def test_no_logs_asks_for_none(shown: Shown) -> None:
+def test_no_logs_asks_for_none(tool: Tool) -> None:
+    shown = tool(FROG, "--no-logs", COLUMNS="20")
     assert "Logs" not in shown.out
     assert not any("Logs" in call.method for call in shown.calls)
 
 
-@shows("early-wren")
-def test_a_run_without_an_app_has_no_logs_yet(shown: Shown) -> None:
+def test_a_run_without_an_app_has_no_logs_yet(tool: Tool) -> None:
+    shown = tool("early-wren")
     assert shown.status == 0
     assert "\n\nLogs: none, no app yet\n\nVerdict\n  queued     no app yet, 6m" in shown.out
 
 
-def malformed_app_id(server: LocalModal, _: object) -> None:
+def test_a_malformed_app_id_never_reaches_modal(server: LocalModal, tool: Tool) -> None:
     record = json.loads(server.files[RECORD])
     server.files[RECORD] = json.dumps({**record, "modal_app_id": "--help"}).encode()
-
-
-@shows(FROG, arrange=malformed_app_id)
-def test_a_malformed_app_id_never_reaches_modal(shown: Shown) -> None:
+    shown = tool(FROG)
     assert shown.status == 0
     assert shown.line("app") == "unknown (malformed app id)"
     assert "Logs: none, the app id is malformed\n\nVerdict\n" in shown.out
     assert not any(call.method.startswith("App") for call in shown.calls)
 
 
-def no_log_store(server: LocalModal, _: object) -> None:
+def test_if_the_log_command_fails_the_blocks_stand(server: LocalModal, tool: Tool) -> None:
     server.fault("AppFetchLogs", status="INTERNAL", message="the log store is away")
-
-
-@shows(FROG, arrange=no_log_store)
-def test_if_the_log_command_fails_the_blocks_stand(shown: Shown) -> None:
+    shown = tool(FROG)
     assert shown.status == 1
     assert shown.line("run") == FROG
     assert shown.err == (
@@ -457,8 +442,8 @@ def test_follow_streams_until_the_app_ends(server: LocalModal, start: Follow) ->
     assert following.end() == (0, "")
 
 
-@shows("hollow-crane", "-f")
-def test_follow_of_an_app_that_is_over_says_so_and_tails(shown: Shown) -> None:
+def test_follow_of_an_app_that_is_over_says_so_and_tails(tool: Tool) -> None:
+    shown = tool("hollow-crane", "-f")
     assert shown.status == 0
     assert "\n  the app is not live: the end of its logs instead\nLogs: modal app logs" in shown.out
     assert "--tail 200 --timestamps\n" in shown.out
@@ -588,9 +573,9 @@ def test_a_wrong_command_line_is_told(words: tuple[str, ...], told: str) -> None
 
 
 def test_a_wrong_command_line_is_told_before_modal_is_imported(
-    tool: Tool, no_modal: dict[str, str]
+    fresh_tool: Tool, no_modal: dict[str, str]
 ) -> None:
-    shown = tool("a", "--tail", "0", **no_modal)
+    shown = fresh_tool("a", "--tail", "0", **no_modal)
     assert (shown.status, shown.out) == (2, "")
     assert shown.err == (
         "error: argument -n/--tail: it must be a number from 1 to 20,000; "
@@ -598,15 +583,15 @@ def test_a_wrong_command_line_is_told_before_modal_is_imported(
     )
 
 
-def test_help_is_the_files_own_description(tool: Tool, no_modal: dict[str, str]) -> None:
-    shown = tool("--help", **no_modal)
+def test_help_is_the_files_own_description(fresh_tool: Tool, no_modal: dict[str, str]) -> None:
+    shown = fresh_tool("--help", **no_modal)
     assert (shown.status, shown.err) == (0, "")
     assert shown.out.rstrip() in SCRIPT.read_text()
     for flag in ("--tail N", "--no-logs", "-f, --follow", "-e, --env ENV", "--timeout S"):
         assert flag in shown.out
 
 
-def test_help_needs_no_docstrings_in_memory(tool: Tool) -> None:
+def test_help_needs_no_docstrings_in_memory(fresh_tool: Tool) -> None:
     done = subprocess.run(
         [sys.executable, "-OO", str(SCRIPT), "-h"],
         env={"PYTHONDONTWRITEBYTECODE": "1"},
@@ -615,21 +600,21 @@ def test_help_needs_no_docstrings_in_memory(tool: Tool) -> None:
         timeout=PATIENCE,
         check=True,
     )
-    assert done.stdout.strip() == tool("-h").out.strip()
+    assert done.stdout.strip() == fresh_tool("-h").out.strip()
 
 
-def test_a_modal_that_is_too_old_gets_one_line(tool: Tool, tmp_path: Path) -> None:
+def test_a_modal_that_is_too_old_gets_one_line(fresh_tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "modal.py").write_text("__version__ = '1.3.9'\n")
-    shown = tool(FROG, PYTHONPATH=str(tmp_path))
+    shown = fresh_tool(FROG, PYTHONPATH=str(tmp_path))
     assert (shown.status, shown.out) == (1, "")
     assert shown.err == (
         f"error: found modal 1.3.9; it needs 1.5.0 or newer: `uv run {SCRIPT} …` brings its own\n"
     )
 
 
-def test_a_modal_that_is_missing_gets_one_line(tool: Tool, tmp_path: Path) -> None:
+def test_a_modal_that_is_missing_gets_one_line(fresh_tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "modal.py").write_text("raise ImportError('No module named modal')\n")
-    shown = tool(FROG, PYTHONPATH=str(tmp_path))
+    shown = fresh_tool(FROG, PYTHONPATH=str(tmp_path))
     assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
     assert "`uv run" in shown.err
 
@@ -658,8 +643,9 @@ LOOK_UPS = {
 
 
 @pytest.mark.parametrize("query", ["elastic-frog", "amber-h", "weary-bison"])
-@shows("{query}", "--follow", arrange=lambda server, _: server.finish(FROG_APP))
-def test_no_call_but_look_ups_is_ever_made(shown: Shown, query: str) -> None:
+def test_no_call_but_look_ups_is_ever_made(server: LocalModal, tool: Tool, query: str) -> None:
+    server.finish(FROG_APP)
+    shown = tool(query, "--follow")
     assert {call.method for call in shown.calls} <= LOOK_UPS
     for call in shown.calls:
         assert not getattr(call.request, "object_creation_type", 0)

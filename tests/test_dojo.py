@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 
-from conftest import Shown, Tool, shows
-from dojo import NEW_VOLUME, OLD_VOLUME, dojo
+from conftest import Shown, Tool
+from dojo import NEW_VOLUME, OLD_VOLUME, Layout, dojo
 from local_modal import LocalModal
 
 NO_LOGS = "--no-logs"
 
 
-def replayed(server: LocalModal, parameters: dict[str, Any]) -> None:
+def replayed(server: LocalModal, layout: Layout, volume: str = NEW_VOLUME) -> None:
     """A layout's volume as of now, under the name that the test asks for."""
-    volume = parameters.get("volume", NEW_VOLUME)
     if volume == NEW_VOLUME:  # as where an older gym never was
         server.volumes.pop(OLD_VOLUME)
-    dojo(parameters["layout"], time.time()).install(server, volume)
+    dojo(layout, time.time()).install(server, volume)
 
 
 STANDING = [
@@ -87,10 +86,11 @@ STANDING = [
 
 @pytest.mark.parametrize("volume", [NEW_VOLUME, OLD_VOLUME])
 @pytest.mark.parametrize(("layout", "run"), [(layout, run) for layout, run, *_ in STANDING])
-@shows("{run}", NO_LOGS, arrange=replayed)
 def test_a_run_of_the_newest_gym_reads_as_it_stands(
-    shown: Shown, layout: str, run: str, volume: str
+    server: LocalModal, tool: Tool, layout: Layout, run: str, volume: str
 ) -> None:
+    replayed(server, layout, volume)
+    shown = tool(run, NO_LOGS)
     ((word, lines),) = [(word, lines) for *key, word, lines in STANDING if key == [layout, run]]
     assert (shown.status, shown.err) == (0, "")
     assert shown.lines(word)
@@ -105,17 +105,19 @@ def told(shown: Shown) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("spawned-swan", NO_LOGS, arrange=replayed)
-def test_a_submitted_run_waits_for_its_gpus(shown: Shown, layout: str) -> None:
+def test_a_submitted_run_waits_for_its_gpus(server: LocalModal, tool: Tool) -> None:
+    replayed(server, "release")
+    shown = tool("spawned-swan", NO_LOGS)
     assert shown.line("waiting").startswith(
         "the training is submitted and waits for its GPUs for 2"
     )
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("retrying-robin", NO_LOGS, arrange=replayed)
-def test_a_failed_attempt_under_a_live_app_may_be_tried_again(shown: Shown, layout: str) -> None:
+def test_a_failed_attempt_under_a_live_app_may_be_tried_again(
+    server: LocalModal, tool: Tool
+) -> None:
+    replayed(server, "release")
+    shown = tool("retrying-robin", NO_LOGS)
     verdict = shown.line("retrying")
     assert verdict.startswith(
         "step 6/20; attempt 1 failed 4m ago; the app is live, so Modal may start it again"
@@ -124,43 +126,39 @@ def test_a_failed_attempt_under_a_live_app_may_be_tried_again(shown: Shown, layo
     assert shown.line("timings").startswith("step 5: ")  # the crash left a final lane of step 6
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("schooled-sparrow", NO_LOGS, "--json", arrange=replayed)
-def test_fine_tuning_has_no_reward(shown: Shown, layout: str) -> None:
+def test_fine_tuning_has_no_reward(server: LocalModal, tool: Tool) -> None:
+    replayed(server, "release")
+    shown = tool("schooled-sparrow", NO_LOGS, "--json")
     assert told(shown)["run"]["kind"] == "sft"
     assert {rollout["mean_reward"] for rollout in told(shown)["rollouts"]["last"]} == {None}
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("schooled-sparrow", NO_LOGS, arrange=replayed)
-def test_no_reward_of_fine_tuning_is_shown(shown: Shown, layout: str) -> None:
+def test_no_reward_of_fine_tuning_is_shown(server: LocalModal, tool: Tool) -> None:
+    replayed(server, "release")
+    shown = tool("schooled-sparrow", NO_LOGS)
     assert "reward" not in shown.out
 
 
-def in_phase(server: LocalModal, parameters: dict[str, Any]) -> None:
-    replayed(server, parameters)
-    path = "training-runs/schooled-sparrow-60718293a4b5.json"
-    files = server.volumes[NEW_VOLUME]
-    record = json.loads(files[path])
-    record["metadata"]["framework_progress"]["phase"] = parameters["phase"]
-    files[path] = json.dumps(record).encode()
-
-
-@pytest.mark.parametrize("layout", ["release"])
 @pytest.mark.parametrize(
     ("phase", "words"), [("weight_sync", "training"), ("generate_rollouts", "preparing a batch")]
 )
-@shows("schooled-sparrow", NO_LOGS, arrange=in_phase)
 def test_fine_tuning_has_phases_of_its_own(
-    shown: Shown, layout: str, phase: str, words: str
+    server: LocalModal, tool: Tool, phase: str, words: str
 ) -> None:
+    replayed(server, "release")
+    path = "training-runs/schooled-sparrow-60718293a4b5.json"
+    files = server.volumes[NEW_VOLUME]
+    record = json.loads(files[path])
+    record["metadata"]["framework_progress"]["phase"] = phase
+    files[path] = json.dumps(record).encode()
+    shown = tool("schooled-sparrow", NO_LOGS)
     assert shown.line("phase").startswith(f"{words} for ")
     assert f"step 25/60, {words} for " in shown.line("running")
 
 
-@pytest.mark.parametrize("layout", ["next"])
-@shows("gateway-gecko", NO_LOGS, arrange=replayed)
-def test_a_gateway_has_no_step(shown: Shown, layout: str) -> None:
+def test_a_gateway_has_no_step(server: LocalModal, tool: Tool) -> None:
+    replayed(server, "next")
+    shown = tool("gateway-gecko", NO_LOGS)
     assert not shown.lines("step")
     assert re.fullmatch("serving for [23]h .*m; the app is live", shown.line("serving"))
 
@@ -175,10 +173,11 @@ def test_a_gateway_has_no_step(shown: Shown, layout: str) -> None:
         ("next", "ap-rollingraven281706f5e4", "rolling-raven-281706f5e4d3"),
     ],
 )
-@shows("{query}", NO_LOGS, arrange=replayed)
 def test_a_run_is_found_by_all_that_names_it(
-    shown: Shown, layout: str, query: str, run_id: str
+    server: LocalModal, tool: Tool, layout: Layout, query: str, run_id: str
 ) -> None:
+    replayed(server, layout)
+    shown = tool(query, NO_LOGS)
     assert (shown.status, shown.line("run")) == (0, run_id)
     assert shown.err == ""  # in the next layout, the summary of all runs has stopped growing
 
@@ -186,13 +185,16 @@ def test_a_run_is_found_by_all_that_names_it(
 # ---- Two volumes -----------------------------------------------------------------------------
 
 
-def both(server: LocalModal, _: dict[str, Any]) -> None:
+def both(server: LocalModal) -> None:
     dojo("release", time.time()).install(server, NEW_VOLUME)
 
 
 @pytest.mark.parametrize("query", ["elastic-frog", "rolling-raven", "ap-asyncauk718293a4b5c601"])
-@shows("{query}", NO_LOGS, arrange=both)
-def test_a_run_is_read_from_the_volume_that_has_its_record(shown: Shown, query: str) -> None:
+def test_a_run_is_read_from_the_volume_that_has_its_record(
+    server: LocalModal, tool: Tool, query: str
+) -> None:
+    both(server)
+    shown = tool(query, NO_LOGS)
     assert (shown.status, shown.err) == (0, "")
     assert shown.line("step") in (
         "12/50",
@@ -201,19 +203,17 @@ def test_a_run_is_read_from_the_volume_that_has_its_record(shown: Shown, query: 
     )
 
 
-@shows("mi", NO_LOGS, arrange=both)
-def test_ids_are_matched_over_both_volumes(shown: Shown) -> None:
+def test_ids_are_matched_over_both_volumes(server: LocalModal, tool: Tool) -> None:
+    both(server)
+    shown = tool("mi", NO_LOGS)
     assert shown.status == 4
     assert "miles-magpie-d7e8f9a0b1c2" in shown.out
     assert "misty-falcon-e47a0b6c18d3" in shown.out
 
 
-def no_volume(server: LocalModal, _: dict[str, Any]) -> None:
+def test_where_neither_volume_is_there_both_are_named(server: LocalModal, tool: Tool) -> None:
     server.volumes.clear()
-
-
-@shows("elastic-frog", NO_LOGS, arrange=no_volume)
-def test_where_neither_volume_is_there_both_are_named(shown: Shown) -> None:
+    shown = tool("elastic-frog", NO_LOGS)
     assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
     assert f"'{NEW_VOLUME}' not found" in shown.err
     assert f"'{OLD_VOLUME}' not found" in shown.err
@@ -221,12 +221,9 @@ def test_where_neither_volume_is_there_both_are_named(shown: Shown) -> None:
     assert set(created) == {0}
 
 
-def a_copy(server: LocalModal, _: dict[str, Any]) -> None:
+def test_another_volume_can_be_named(server: LocalModal, tool: Tool) -> None:
     server.volumes["a-copy"] = server.volumes.pop(OLD_VOLUME)
-
-
-@shows("elastic-frog", NO_LOGS, "--volume", "a-copy", arrange=a_copy)
-def test_another_volume_can_be_named(shown: Shown) -> None:
+    shown = tool("elastic-frog", NO_LOGS, "--volume", "a-copy")
     assert (shown.status, shown.line("step")) == (0, "12/50")
 
 
@@ -237,19 +234,21 @@ def fetched(shown: Shown) -> list[str]:
     return [call.subject for call in shown.calls if call.method == "VolumeGetFile2"]
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("rolling-raven-3d4e5f607182", NO_LOGS, arrange=replayed)
-def test_the_shared_summary_is_not_asked_for_a_run_with_its_own(shown: Shown, layout: str) -> None:
+def test_the_shared_summary_is_not_asked_for_a_run_with_its_own(
+    server: LocalModal, tool: Tool
+) -> None:
+    replayed(server, "release")
+    shown = tool("rolling-raven-3d4e5f607182", NO_LOGS)
     assert "training-rollouts-summary/summary.json" not in fetched(shown)
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("rolling", NO_LOGS, arrange=replayed)
-def test_a_scrap_that_the_names_settle_needs_no_summary(shown: Shown, layout: str) -> None:
+def test_a_scrap_that_the_names_settle_needs_no_summary(server: LocalModal, tool: Tool) -> None:
+    replayed(server, "release")
+    shown = tool("rolling", NO_LOGS)
     assert "training-runs-summary/summary.json" not in fetched(shown)
 
 
-def migrated(server: LocalModal, _: dict[str, Any]) -> None:
+def migrated(server: LocalModal) -> None:
     """A run whose first rollouts are rows of the old summary, and the others its own."""
     replay = dojo("release", time.time())
     run_id = "rolling-raven-3d4e5f607182"
@@ -262,47 +261,43 @@ def migrated(server: LocalModal, _: dict[str, Any]) -> None:
     replay.install(server)
 
 
-@shows("rolling-raven", NO_LOGS, "--json", arrange=migrated)
-def test_the_shared_summary_adds_only_rows_that_the_runs_own_lacks(shown: Shown) -> None:
+def test_the_shared_summary_adds_only_rows_that_the_runs_own_lacks(
+    server: LocalModal, tool: Tool
+) -> None:
+    migrated(server)
+    shown = tool("rolling-raven", NO_LOGS, "--json")
     rollouts = told(shown)["rollouts"]
     assert rollouts["recorded"] == 7
     assert [rollout["mean_reward"] for rollout in rollouts["last"]][:2] == [0.75, 0.0]
 
 
-def flat(server: LocalModal, _: dict[str, Any]) -> None:
-    """Each rollout's row in a file of its own."""
+def test_a_file_for_each_rollout_is_read_too(server: LocalModal, tool: Tool) -> None:
+    # Each rollout's row in a file of its own.
     replay = dojo("next", time.time())
     run_id = "rolling-raven-281706f5e4d3"
     for row in replay.files.pop(f"training-rollouts-summary/{run_id}/summary.json")["items"]:
         path = f"training-rollouts-summary/{run_id}__{row['rollout_id']:08d}.json"
         replay.files[path] = row
     replay.install(server)
-
-
-@shows("rolling-raven-281706f5e4d3", NO_LOGS, arrange=flat)
-def test_a_file_for_each_rollout_is_read_too(shown: Shown) -> None:
+    shown = tool("rolling-raven-281706f5e4d3", NO_LOGS)
     assert (shown.status, shown.line("recorded")) == (0, "7")
     assert "incomplete" not in shown.out
 
 
-def hanging_updates(server: LocalModal, _: dict[str, Any]) -> None:
+def test_updates_that_hang_leave_the_record_to_be_shown(server: LocalModal, tool: Tool) -> None:
     dojo("next", time.time()).install(server)
     server.fault("VolumeListFiles2", subject="training-run-updates", hang=True)
-
-
-@shows("rolling-raven", NO_LOGS, "--timeout", "3", arrange=hanging_updates)
-def test_updates_that_hang_leave_the_record_to_be_shown(shown: Shown) -> None:
+    shown = tool("rolling-raven", NO_LOGS, "--timeout", "3")
     assert shown.status == 1
     assert shown.line("run") == "rolling-raven-281706f5e4d3"
     assert "could not read training-run-updates/: no answer within" in shown.err
 
 
-def unknown_state(server: LocalModal, _: dict[str, Any]) -> None:
+def test_a_state_that_this_sdk_does_not_know_makes_the_app_unknown(
+    server: LocalModal, tool: Tool
+) -> None:
     server.apps["ap-0123456789abcdefABCDEF"].state = "derived"  # type: ignore[assignment]
-
-
-@shows("elastic-frog", NO_LOGS, arrange=unknown_state)
-def test_a_state_that_this_sdk_does_not_know_makes_the_app_unknown(shown: Shown) -> None:
+    shown = tool("elastic-frog", NO_LOGS)
     assert shown.status == 1
     assert shown.line("app").startswith("ap-0123456789abcdefABCDEF · unknown (KeyError: ")
 
@@ -316,21 +311,21 @@ def change(server: LocalModal, run_id: str, **fields: Any) -> None:
     files[path] = json.dumps({**json.loads(files[path]), **fields}).encode()
 
 
-def turned_back(server: LocalModal, parameters: dict[str, Any]) -> None:
-    replayed(server, parameters)
+def turned_back(server: LocalModal) -> None:
+    replayed(server, "release")
     change(server, "done-dove-8293a4b5c6d7", status="running", ended_at=None, completed_at=None)
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("done-dove", NO_LOGS, arrange=turned_back)
-def test_a_late_notice_does_not_hide_that_a_run_completed(shown: Shown, layout: str) -> None:
+def test_a_late_notice_does_not_hide_that_a_run_completed(server: LocalModal, tool: Tool) -> None:
+    turned_back(server)
+    shown = tool("done-dove", NO_LOGS)
     assert shown.line("completed") == "step 6/6; a train result is recorded"
     assert "✓ finished" in shown.out
 
 
-def batch_sizes(server: LocalModal, parameters: dict[str, Any]) -> None:
+def batch_sizes(server: LocalModal) -> None:
     """The automatic batch size met an OOM, and began a smaller one since."""
-    replayed(server, parameters)
+    replayed(server, "release")
     run_id, app_id = "rolling-raven-3d4e5f607182", "ap-rollingraven3d4e5f6071"
     record = json.loads(server.volumes[NEW_VOLUME][f"training-runs/{run_id}.json"])
     now = time.time()
@@ -347,17 +342,17 @@ def batch_sizes(server: LocalModal, parameters: dict[str, Any]) -> None:
     app.logs.append(type(app.logs[0])(now - 5, line))
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("rolling-raven", arrange=batch_sizes)
 def test_an_oom_that_a_smaller_batch_has_dealt_with_is_no_blocker(
-    shown: Shown, layout: str
+    server: LocalModal, tool: Tool
 ) -> None:
+    batch_sizes(server)
+    shown = tool("rolling-raven")
     assert shown.line("batch") == "max_tokens_per_gpu 16384 oom → 8192 running"
     assert not shown.lines("blocker")
 
 
-def diverged(server: LocalModal, parameters: dict[str, Any]) -> None:
-    replayed(server, parameters)
+def diverged(server: LocalModal) -> None:
+    replayed(server, "release")
     run_id = "rolling-raven-3d4e5f607182"
     files = server.volumes[NEW_VOLUME]
     (path,) = [path for path in files if path.startswith(f"metric-series/{run_id}/")]
@@ -366,23 +361,25 @@ def diverged(server: LocalModal, parameters: dict[str, Any]) -> None:
     files[path] = json.dumps(chunk).encode()
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("rolling-raven", NO_LOGS, arrange=diverged)
-def test_a_loss_that_is_nan_is_shown_and_told_in_the_verdict(shown: Shown, layout: str) -> None:
+def test_a_loss_that_is_nan_is_shown_and_told_in_the_verdict(
+    server: LocalModal, tool: Tool
+) -> None:
+    diverged(server)
+    shown = tool("rolling-raven", NO_LOGS)
     assert shown.line("metrics").startswith("train/loss nan · ")
     assert shown.line("running").endswith("train/loss is not finite")
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("rolling-raven", NO_LOGS, "--json", arrange=diverged)
-def test_what_is_not_finite_is_a_word_in_json(shown: Shown, layout: str) -> None:
+def test_what_is_not_finite_is_a_word_in_json(server: LocalModal, tool: Tool) -> None:
+    diverged(server)
+    shown = tool("rolling-raven", NO_LOGS, "--json")
     assert told(shown)["metrics"]["train/loss"]["value"] == "nan"
     assert told(shown)["metrics"]["train/loss"]["step"] == 6
 
 
-def from_scratch(server: LocalModal, parameters: dict[str, Any]) -> None:
+def from_scratch(server: LocalModal, resumed: bool | None) -> None:
     """Rollouts 0 to 29, a minute each, of an attempt that was given up; then 0 to 5, slow ones."""
-    replayed(server, parameters)
+    replayed(server, "release")
     run_id, now = "rolling-raven-3d4e5f607182", time.time()
     began = now - 6 * 1200 - 960
     old = [(number, began - 18_000 + 60 * number, 0.9) for number in range(6, 30)]
@@ -398,18 +395,18 @@ def from_scratch(server: LocalModal, parameters: dict[str, Any]) -> None:
         "framework_progress": progress,
         "attempt_count": 2,
         "last_attempt_started_at": began,
-        "resumed_from_checkpoint": parameters["resumed"],
+        "resumed_from_checkpoint": resumed,
         "latest_rollout": {"rollout_id": 29, "mean": 0.9, "created_at": began - 16_000},
     }
     change(server, run_id, metadata=metadata, updated_at=now - 960)
 
 
-@pytest.mark.parametrize("layout", ["release"])
 @pytest.mark.parametrize("resumed", [False, None])
-@shows("rolling-raven", NO_LOGS, arrange=from_scratch)
 def test_what_an_attempt_that_was_given_up_recorded_counts_for_nothing(
-    shown: Shown, layout: str, resumed: bool | None
+    server: LocalModal, tool: Tool, resumed: bool | None
 ) -> None:
+    from_scratch(server, resumed)
+    shown = tool("rolling-raven", NO_LOGS)
     assert shown.line("step") == "7/50"
     assert shown.line("pace").startswith("20m 0s a step")
     assert shown.line("latest") == "rollout_id 5 (step 6, the latest completed step)"
@@ -437,9 +434,9 @@ def test_a_mark_of_no_phase_is_a_queue(server: LocalModal, tool: Tool) -> None:
     assert tool("queued-quail", NO_LOGS).line("waiting").startswith("phase unknown waits for a GPU")
 
 
-def about_to_go_on(server: LocalModal, parameters: dict[str, Any]) -> None:
+def about_to_go_on(server: LocalModal) -> None:
     """The second attempt has only read its checkpoint: the step is still the last one's."""
-    replayed(server, parameters)
+    replayed(server, "release")
     run_id = "resumed-rook-5f60718293a4"
     files = server.volumes[NEW_VOLUME]
     metadata = json.loads(files[f"training-runs/{run_id}.json"])["metadata"]
@@ -456,31 +453,29 @@ def about_to_go_on(server: LocalModal, parameters: dict[str, Any]) -> None:
     files[path] = json.dumps({"items": rows}).encode()
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("resumed-rook", NO_LOGS, arrange=about_to_go_on)
-def test_the_step_that_an_attempt_goes_on_from_is_completed(shown: Shown, layout: str) -> None:
+def test_the_step_that_an_attempt_goes_on_from_is_completed(server: LocalModal, tool: Tool) -> None:
+    about_to_go_on(server)
+    shown = tool("resumed-rook", NO_LOGS)
     assert shown.line("step") == "5/30"
     assert shown.line("latest") == "rollout_id 4 (step 5, the latest completed step)"
     assert shown.line("recorded") == "5"
 
 
-def second_half(server: LocalModal, parameters: dict[str, Any]) -> None:
-    """The next rollout has landed while its step still trains."""
-    replayed(server, parameters)
+def test_an_asynchronous_step_is_not_called_completed_too_soon(
+    server: LocalModal, tool: Tool
+) -> None:
+    # The next rollout has landed while its step still trains.
+    replayed(server, "release")
     run_id = "async-auk-718293a4b5c6"
     metadata = json.loads(server.volumes[NEW_VOLUME][f"training-runs/{run_id}.json"])["metadata"]
     metadata["framework_progress"] |= {"phase": "generate_rollouts", "current": 7, "rollout_id": 6}
     change(server, run_id, metadata=metadata)
-
-
-@pytest.mark.parametrize("layout", ["release"])
-@shows("async-auk", NO_LOGS, arrange=second_half)
-def test_an_asynchronous_step_is_not_called_completed_too_soon(shown: Shown, layout: str) -> None:
+    shown = tool("async-auk", NO_LOGS)
     assert shown.line("latest") == "rollout_id 5 (step 6, whose training may not be over)"
 
 
-def again_from_scratch(server: LocalModal, parameters: dict[str, Any]) -> None:
-    replayed(server, parameters)
+def again_from_scratch(server: LocalModal) -> None:
+    replayed(server, "release")
     run_id = "resumed-rook-5f60718293a4"
     record = json.loads(server.volumes[NEW_VOLUME][f"training-runs/{run_id}.json"])
     now = time.time()
@@ -495,52 +490,47 @@ def again_from_scratch(server: LocalModal, parameters: dict[str, Any]) -> None:
     change(server, run_id, metadata=metadata, framework_status="download_model")
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("resumed-rook", NO_LOGS, arrange=again_from_scratch)
-def test_an_attempt_from_scratch_has_nothing_of_the_one_before(shown: Shown, layout: str) -> None:
+def test_an_attempt_from_scratch_has_nothing_of_the_one_before(
+    server: LocalModal, tool: Tool
+) -> None:
+    again_from_scratch(server)
+    shown = tool("resumed-rook", NO_LOGS)
     assert shown.line("recorded") == "0"
     assert [shown.lines(label) for label in ("latest", "metrics", "timings", "pace")] == [[]] * 4
 
 
-def result_in_the_summary(server: LocalModal, parameters: dict[str, Any]) -> None:
-    turned_back(server, parameters)
+@pytest.mark.parametrize("held", ["done-dove-8293a4b5c6d7", "summary"])
+def test_a_result_that_only_a_cache_tells_of_counts(
+    server: LocalModal, tool: Tool, held: str
+) -> None:
+    turned_back(server)
     files = server.volumes[NEW_VOLUME]
     run_id = "done-dove-8293a4b5c6d7"
     content = files.pop(f"train-results/{run_id}.json")
     files.pop("train-results-summary/summary.json", None)
-    path, held = parameters["held"], content
-    if path == "summary":
-        held = json.dumps({"items": [{"training_run_id": run_id}]}).encode()
-    files[f"train-results-summary/{path}.json"] = held
-
-
-@pytest.mark.parametrize("layout", ["release"])
-@pytest.mark.parametrize("held", ["done-dove-8293a4b5c6d7", "summary"])
-@shows("done-dove", NO_LOGS, arrange=result_in_the_summary)
-def test_a_result_that_only_a_cache_tells_of_counts(shown: Shown, layout: str, held: str) -> None:
+    if held == "summary":
+        content = json.dumps({"items": [{"training_run_id": run_id}]}).encode()
+    files[f"train-results-summary/{held}.json"] = content
+    shown = tool("done-dove", NO_LOGS)
     assert shown.lines("completed")
 
 
-@pytest.mark.parametrize("layout", ["release"])
-@shows("--json", arrange=replayed)
-def test_the_list_says_what_the_run_says_of_itself(shown: Shown, layout: str) -> None:
+def test_the_list_says_what_the_run_says_of_itself(server: LocalModal, tool: Tool) -> None:
+    replayed(server, "release")
+    shown = tool("--json")
     rows: list[dict[str, Any]] = json.loads(shown.out)
     words = {row["id"].rpartition("-")[0]: row["verdict"] for row in rows}
     assert words == {run: word for layout, run, word, _ in STANDING if layout == "release"}
 
 
-def an_unreadable_record(server: LocalModal, parameters: dict[str, Any]) -> None:
-    replayed(server, parameters)
+def test_a_run_whose_record_cant_be_read_is_listed_from_its_own_row(
+    server: LocalModal, tool: Tool
+) -> None:
+    replayed(server, "next")
     files = server.volumes[NEW_VOLUME]
     (path,) = [path for path in files if path.startswith("training-runs/rolling-raven")]
     files[path] = files[path][:14]
-
-
-@pytest.mark.parametrize("layout", ["next"])
-@shows("--json", arrange=an_unreadable_record)
-def test_a_run_whose_record_cant_be_read_is_listed_from_its_own_row(
-    shown: Shown, layout: str
-) -> None:
+    shown = tool("--json")
     assert shown.status == 1
     assert "could not read training-runs/rolling-raven-281706f5e4d3.json: not JSON" in shown.err
     rows: list[dict[str, Any]] = json.loads(shown.out)
@@ -548,19 +538,15 @@ def test_a_run_whose_record_cant_be_read_is_listed_from_its_own_row(
     assert row["status"] == "running"
 
 
-def lost_rows(server: LocalModal, parameters: dict[str, Any]) -> None:
-    """The run's summary has collapsed to its first rows; its files are all there."""
-    replayed(server, parameters)
+def test_lost_rows_do_not_make_a_healthy_run_slow(server: LocalModal, tool: Tool) -> None:
+    # The run's summary has collapsed to its first rows; its files are all there.
+    replayed(server, "release")
     files = server.volumes[NEW_VOLUME]
     path = "training-rollouts-summary/rolling-raven-3d4e5f607182/summary.json"
     files[path] = json.dumps({"items": json.loads(files[path])["items"][:3]}).encode()
     for name in files:
         server.mtimes[name] = int(time.time()) - 60
-
-
-@pytest.mark.parametrize("layout", ["release"])
-@shows("rolling-raven", NO_LOGS, arrange=lost_rows)
-def test_lost_rows_do_not_make_a_healthy_run_slow(shown: Shown, layout: str) -> None:
+    shown = tool("rolling-raven", NO_LOGS)
     assert shown.lines("running")
     assert shown.line("recorded") == "7"
     assert shown.line("note").startswith(
@@ -568,17 +554,13 @@ def test_lost_rows_do_not_make_a_healthy_run_slow(shown: Shown, layout: str) -> 
     )
 
 
-def without_metadata(server: LocalModal, parameters: dict[str, Any]) -> None:
-    replayed(server, parameters)
+def test_a_run_that_has_recorded_rollouts_waits_for_no_gpus(server: LocalModal, tool: Tool) -> None:
+    replayed(server, "release")
     run_id = "spawned-swan-1b2c3d4e5f60"
     rows = [{"training_run_id": run_id, "rollout_id": n, "created_at": time.time()} for n in (0, 1)]
     path = f"training-rollouts-summary/{run_id}/summary.json"
     server.volumes[NEW_VOLUME][path] = json.dumps({"items": rows}).encode()
     change(server, run_id, metadata=None)
-
-
-@pytest.mark.parametrize("layout", ["release"])
-@shows("spawned-swan", NO_LOGS, arrange=without_metadata)
-def test_a_run_that_has_recorded_rollouts_waits_for_no_gpus(shown: Shown, layout: str) -> None:
+    shown = tool("spawned-swan", NO_LOGS)
     assert shown.line("recorded") == "2"
     assert not shown.lines("waiting")

@@ -13,12 +13,10 @@ import pytest
 from conftest import (
     PATIENCE,
     SCRIPT,
-    Arrange,
     Follow,
     Shown,
     Tool,
     clean_environment,
-    shows,
     written_to_a_terminal,
 )
 from local_modal import LocalModal
@@ -31,27 +29,12 @@ ROLLOUTS_SUMMARY = "training-rollouts-summary/summary.json"
 NO_LOGS = "--no-logs"
 
 
-def pop(path: str) -> Arrange:
-    """An arrangement in which this file is gone."""
-    return lambda server, _: server.files.pop(path)
-
-
-def put(path: str) -> Arrange:
-    """An arrangement in which this file holds the test's parameter `held`."""
-    return lambda server, parameters: server.files.update({path: parameters["held"]})
-
-
-def fault(method: str, **how: Any) -> Arrange:
-    """An arrangement in which calls of this method fail."""
-    return lambda server, _: server.fault(method, **how)
-
-
 # ---- Modal, the token, the volume ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("token", ["", "ak-wrong"])
-@shows(FROG, NO_LOGS, MODAL_TOKEN_ID="{token}")
-def test_a_missing_or_wrong_token_is_told_with_the_next_step(shown: Shown, token: str) -> None:
+def test_a_missing_or_wrong_token_is_told_with_the_next_step(tool: Tool, token: str) -> None:
+    shown = tool(FROG, NO_LOGS, MODAL_TOKEN_ID=token)
     assert (shown.status, shown.out) == (1, "")
     assert re.fullmatch(r"error: Modal gives no access: .*\n", shown.err)
     assert "run `modal token new`" in shown.err
@@ -65,26 +48,30 @@ def test_a_missing_volume_is_told(tool: Tool) -> None:
     assert "check -e/--env" in shown.err
 
 
-@shows(FROG, NO_LOGS, "-e", "nowhere")
-def test_a_missing_environment_is_told(shown: Shown) -> None:
+def test_a_missing_environment_is_told(tool: Tool) -> None:
+    shown = tool(FROG, NO_LOGS, "-e", "nowhere")
     assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
     assert "nowhere" in shown.err
 
 
-@shows(FROG, NO_LOGS, "--timeout", "1", arrange=lambda server, _: server.stop())
-def test_a_server_that_can_t_be_reached_is_told_in_time(shown: Shown) -> None:
+def test_a_server_that_can_t_be_reached_is_told_in_time(server: LocalModal, tool: Tool) -> None:
+    server.stop()
+    shown = tool(FROG, NO_LOGS, "--timeout", "1")
     assert (shown.status, shown.out) == (1, "")
     said = r"error: Modal did not answer within 1 s at http://127.0.0.1:\d+; check the network, "
     assert re.match(said, shown.err)
 
 
-@shows(
-    *(FROG, NO_LOGS, "--timeout", "1"),
-    MODAL_SERVER_URL="http://127.0.0.1:1",
-    HTTPS_PROXY="http://maya:s3cr@127.0.0.1:2",
-    all_proxy="socks5://127.0.0.1:3",
-)
-def test_an_address_and_proxies_that_may_be_wrong_are_named(shown: Shown) -> None:
+def test_an_address_and_proxies_that_may_be_wrong_are_named(tool: Tool) -> None:
+    shown = tool(
+        FROG,
+        NO_LOGS,
+        "--timeout",
+        "1",
+        MODAL_SERVER_URL="http://127.0.0.1:1",
+        HTTPS_PROXY="http://maya:s3cr@127.0.0.1:2",
+        all_proxy="socks5://127.0.0.1:3",
+    )
     told = " at http://127.0.0.1:1 with HTTPS_PROXY=http://127.0.0.1:2 with all_proxy=socks5://127"
     assert shown.status == 1
     assert told in shown.err
@@ -95,8 +82,11 @@ def test_an_address_and_proxies_that_may_be_wrong_are_named(shown: Shown) -> Non
 
 
 @pytest.mark.parametrize("query", [FROG, "elastic-frog"])
-@shows("{query}", NO_LOGS, arrange=pop(RECORD))
-def test_without_its_record_a_run_is_shown_from_its_row(shown: Shown, query: str) -> None:
+def test_without_its_record_a_run_is_shown_from_its_row(
+    server: LocalModal, tool: Tool, query: str
+) -> None:
+    server.files.pop(RECORD)
+    shown = tool(query, NO_LOGS)
     assert shown.status == 1
     assert shown.line("step") == "12/50"
     assert shown.line("source") == (
@@ -109,8 +99,11 @@ def test_without_its_record_a_run_is_shown_from_its_row(shown: Shown, query: str
     ("held", "why"),
     [(b"{", "not JSON"), (b"[1, 2]", "not a record but a list"), (b"[" * 99_999, "not JSON")],
 )
-@shows(FROG, NO_LOGS, arrange=put(RECORD))
-def test_a_record_that_is_none_gives_way_to_its_row(shown: Shown, held: bytes, why: str) -> None:
+def test_a_record_that_is_none_gives_way_to_its_row(
+    server: LocalModal, tool: Tool, held: bytes, why: str
+) -> None:
+    server.files[RECORD] = held
+    shown = tool(FROG, NO_LOGS)
     assert shown.status == 1
     assert shown.line("step") == "12/50"
     assert why in shown.line("source")
@@ -118,29 +111,18 @@ def test_a_record_that_is_none_gives_way_to_its_row(shown: Shown, held: bytes, w
     assert shown.err.startswith(f"error: could not read {RECORD}: not")
 
 
-def neither_record_nor_row(server: LocalModal, _: object) -> None:
+def test_without_record_and_row_there_is_nothing_to_show(server: LocalModal, tool: Tool) -> None:
     server.files.update({RECORD: b"{", RUNS_SUMMARY: b'{"items": []}'})
-
-
-@shows(FROG, NO_LOGS, arrange=neither_record_nor_row)
-def test_without_record_and_row_there_is_nothing_to_show(shown: Shown) -> None:
+    shown = tool(FROG, NO_LOGS)
     assert (shown.status, shown.out) == (1, "")
     assert f"error: could not read {RECORD}: not JSON" in shown.err
 
 
-def newer_record(server: LocalModal, _: object) -> None:
+def test_the_record_counts_and_not_its_row_which_may_lag(server: LocalModal, tool: Tool) -> None:
     record = json.loads(server.files[RECORD])
     server.files[RECORD] = json.dumps({**record, "framework_status": "weight_sync"}).encode()
-
-
-@shows("elastic-frog", NO_LOGS, arrange=newer_record)
-def test_the_record_counts_and_not_its_row_which_may_lag(shown: Shown) -> None:
+    shown = tool("elastic-frog", NO_LOGS)
     assert shown.line("phase") == "weight_sync"
-
-
-def half_a_summary(server: LocalModal, _: object) -> None:
-    whole = server.files[RUNS_SUMMARY]
-    server.files[RUNS_SUMMARY] = whole[: len(whole) // 2]
 
 
 def assert_found_though_the_summary_is(word: str, shown: Shown) -> None:
@@ -149,25 +131,34 @@ def assert_found_though_the_summary_is(word: str, shown: Shown) -> None:
     assert re.fullmatch(rf"note: the runs summary is {word}.*\n", shown.err)
 
 
-@shows(FROG_APP, NO_LOGS, arrange=half_a_summary)
-def test_a_summary_cut_in_half_costs_only_a_line(shown: Shown) -> None:
+def test_a_summary_cut_in_half_costs_only_a_line(server: LocalModal, tool: Tool) -> None:
+    whole = server.files[RUNS_SUMMARY]
+    server.files[RUNS_SUMMARY] = whole[: len(whole) // 2]
+    shown = tool(FROG_APP, NO_LOGS)
     assert_found_though_the_summary_is("unreadable", shown)
 
 
-@shows(FROG_APP, NO_LOGS, arrange=pop(RUNS_SUMMARY))
-def test_a_missing_summary_costs_only_a_line(shown: Shown) -> None:
+def test_a_missing_summary_costs_only_a_line(server: LocalModal, tool: Tool) -> None:
+    server.files.pop(RUNS_SUMMARY)
+    shown = tool(FROG_APP, NO_LOGS)
     assert_found_though_the_summary_is("unreadable", shown)
 
 
 @pytest.mark.parametrize("held", [b'[7, null, {"run_id": 5}]'])
-@shows(FROG_APP, NO_LOGS, arrange=put(RUNS_SUMMARY))
-def test_a_summary_of_junk_costs_only_a_line_even_for_an_app_id(shown: Shown, held: bytes) -> None:
+def test_a_summary_of_junk_costs_only_a_line_even_for_an_app_id(
+    server: LocalModal, tool: Tool, held: bytes
+) -> None:
+    server.files[RUNS_SUMMARY] = held
+    shown = tool(FROG_APP, NO_LOGS)
     assert_found_though_the_summary_is("incomplete", shown)
 
 
 @pytest.mark.parametrize("held", [b'{"items": []}'])
-@shows("x7k2m9qp", NO_LOGS, arrange=put(RUNS_SUMMARY))
-def test_an_empty_summary_costs_only_a_line_even_for_a_wandb_id(shown: Shown, held: bytes) -> None:
+def test_an_empty_summary_costs_only_a_line_even_for_a_wandb_id(
+    server: LocalModal, tool: Tool, held: bytes
+) -> None:
+    server.files[RUNS_SUMMARY] = held
+    shown = tool("x7k2m9qp", NO_LOGS)
     assert_found_though_the_summary_is("incomplete", shown)
 
 
@@ -185,25 +176,30 @@ def assert_counted_by_files(shown: Shown) -> None:
     assert not [path for path in fetched if path.startswith("training-rollouts/")]
 
 
-@shows(FROG, NO_LOGS, arrange=pop(ROLLOUTS_SUMMARY))
-def test_without_their_summary_rollouts_are_counted_by_their_files(shown: Shown) -> None:
+def test_without_their_summary_rollouts_are_counted_by_their_files(
+    server: LocalModal, tool: Tool
+) -> None:
+    server.files.pop(ROLLOUTS_SUMMARY)
+    shown = tool(FROG, NO_LOGS)
     assert_counted_by_files(shown)
 
 
 @pytest.mark.parametrize("held", [b"{", b'{"items": []}'])
-@shows(FROG, NO_LOGS, arrange=put(ROLLOUTS_SUMMARY))
-def test_a_broken_summary_of_rollouts_is_made_up_for(shown: Shown, held: bytes) -> None:
+def test_a_broken_summary_of_rollouts_is_made_up_for(
+    server: LocalModal, tool: Tool, held: bytes
+) -> None:
+    server.files[ROLLOUTS_SUMMARY] = held
+    shown = tool(FROG, NO_LOGS)
     assert_counted_by_files(shown)
 
 
-def lose_the_last_row(server: LocalModal, _: object) -> None:
+def test_a_summary_that_lags_behind_the_record_is_made_up_for(
+    server: LocalModal, tool: Tool
+) -> None:
     rows = json.loads(server.files[ROLLOUTS_SUMMARY])["items"]
     kept = [row for row in rows if (row["training_run_id"], row["rollout_id"]) != (FROG, 10)]
     server.files[ROLLOUTS_SUMMARY] = json.dumps({"items": kept}).encode()
-
-
-@shows(FROG, NO_LOGS, arrange=lose_the_last_row)
-def test_a_summary_that_lags_behind_the_record_is_made_up_for(shown: Shown) -> None:
+    shown = tool(FROG, NO_LOGS)
     assert shown.line("recorded") == "11"
     assert shown.line("note").endswith("the rollouts summary lacks rows up to rollout_id 10")
     assert "\n           9      256       0.3849    3m 48s\n" in shown.out
@@ -214,27 +210,30 @@ def test_a_summary_that_lags_behind_the_record_is_made_up_for(shown: Shown) -> N
 DENIED: dict[str, Any] = {"status": "PERMISSION_DENIED", "message": "not yours"}
 
 
-@shows(FROG, NO_LOGS, arrange=fault("VolumeGetFile2", subject=ROLLOUTS_SUMMARY, **DENIED))
-def test_a_rollouts_summary_that_fails_is_named_and_the_rest_shown(shown: Shown) -> None:
+def test_a_rollouts_summary_that_fails_is_named_and_the_rest_shown(
+    server: LocalModal, tool: Tool
+) -> None:
+    server.fault("VolumeGetFile2", subject=ROLLOUTS_SUMMARY, **DENIED)
+    shown = tool(FROG, NO_LOGS)
     assert shown.status == 1
     assert shown.line("recorded") == "11"
     assert shown.err == f"error: could not read {ROLLOUTS_SUMMARY}: not yours\n"
 
 
-@shows("elastic-frog", NO_LOGS, arrange=fault("VolumeListFiles2", **DENIED))
-def test_folders_that_fail_are_named_and_the_rest_shown(shown: Shown) -> None:
+def test_folders_that_fail_are_named_and_the_rest_shown(server: LocalModal, tool: Tool) -> None:
+    server.fault("VolumeListFiles2", **DENIED)
+    shown = tool("elastic-frog", NO_LOGS)
     assert shown.status == 1
     assert shown.line("run") == FROG
     assert "could not read training-runs/: not yours\n" in shown.err
 
 
-def nothing_to_search(server: LocalModal, _: object) -> None:
+def test_where_nothing_could_be_searched_it_is_not_said_that_no_run_matches(
+    server: LocalModal, tool: Tool
+) -> None:
     server.fault("VolumeGetFile2", subject=RUNS_SUMMARY, **DENIED)
     server.fault("VolumeListFiles2", subject="training-runs", **DENIED)
-
-
-@shows("elastic-frog", NO_LOGS, arrange=nothing_to_search)
-def test_where_nothing_could_be_searched_it_is_not_said_that_no_run_matches(shown: Shown) -> None:
+    shown = tool("elastic-frog", NO_LOGS)
     assert (shown.status, shown.out) == (1, "")
     assert shown.err.splitlines()[-1] == (
         "error: could not read training-runs/: not yours; "
@@ -242,150 +241,129 @@ def test_where_nothing_could_be_searched_it_is_not_said_that_no_run_matches(show
     )
 
 
-def row_from_before_the_app(server: LocalModal, _: object) -> None:
+def test_a_row_from_before_the_app_does_not_hide_the_run_from_its_app_id(
+    server: LocalModal, tool: Tool
+) -> None:
     rows = json.loads(server.files[RUNS_SUMMARY])["items"]
     early = [{**row, "modal_app_id": "", "modal_app_url": ""} for row in rows]
     server.files[RUNS_SUMMARY] = json.dumps({"items": early}).encode()
-
-
-@shows(FROG_APP, NO_LOGS, arrange=row_from_before_the_app)
-def test_a_row_from_before_the_app_does_not_hide_the_run_from_its_app_id(shown: Shown) -> None:
+    shown = tool(FROG_APP, NO_LOGS)
     assert (shown.status, shown.line("run")) == (0, FROG)
 
 
-def row_of_another_app(server: LocalModal, _: object) -> None:
+def test_a_row_that_lags_does_not_hide_the_run_from_its_new_app_id(
+    server: LocalModal, tool: Tool
+) -> None:
     rows = json.loads(server.files[RUNS_SUMMARY])["items"]
     early = [{**row, "modal_app_id": "ap-before", "updated_at": 1.0} for row in rows]
     for row in early:
         row.pop("metadata", None)
     server.files[RUNS_SUMMARY] = json.dumps({"items": early}).encode()
-
-
-@shows(FROG_APP, NO_LOGS, arrange=row_of_another_app)
-def test_a_row_that_lags_does_not_hide_the_run_from_its_new_app_id(shown: Shown) -> None:
+    shown = tool(FROG_APP, NO_LOGS)
     assert (shown.status, shown.line("run")) == (0, FROG)
 
 
-def lost_row_of_a_shared_prefix(server: LocalModal, _: object) -> None:
+def test_a_wandb_id_made_of_the_run_id_is_only_a_prefix(server: LocalModal, tool: Tool) -> None:
     record = {**json.loads(server.files[RECORD]), "config": {"wandb": {}}}
     server.files["training-runs/elastic-moose-b1b2c3d4e5f6.json"] = json.dumps(record).encode()
     server.files[RUNS_SUMMARY] = json.dumps([{**record, "training_run_id": FROG}]).encode()
-
-
-@shows("elastic-", NO_LOGS, arrange=lost_row_of_a_shared_prefix)
-def test_a_wandb_id_made_of_the_run_id_is_only_a_prefix(shown: Shown) -> None:
+    shown = tool("elastic-", NO_LOGS)
     assert shown.status == 4
     assert "elastic-frog" in shown.out
     assert "elastic-moose" in shown.out
 
 
-def half_written(server: LocalModal, _: object) -> None:
+def test_a_record_that_is_being_written_beside_the_run_is_no_run(
+    server: LocalModal, tool: Tool
+) -> None:
     server.files[f"{RECORD}.tmp"] = b"{"
-
-
-@shows("elastic-frog", NO_LOGS, arrange=half_written)
-def test_a_record_that_is_being_written_beside_the_run_is_no_run(shown: Shown) -> None:
+    shown = tool("elastic-frog", NO_LOGS)
     assert (shown.status, shown.line("run")) == (0, FROG)
 
 
-def one_of_two_rows(server: LocalModal, _: object) -> None:
+def test_a_lost_row_does_not_make_a_shared_wandb_id_seem_to_be_one_runs(
+    server: LocalModal, tool: Tool
+) -> None:
     rows = json.loads(server.files[RUNS_SUMMARY])["items"]
     kept = [row for row in rows if not row.get("training_run_id", "").startswith("amber-hawk")]
     server.files[RUNS_SUMMARY] = json.dumps({"items": kept}).encode()
-
-
-@shows("hq3v8k2n", NO_LOGS, arrange=one_of_two_rows)
-def test_a_lost_row_does_not_make_a_shared_wandb_id_seem_to_be_one_runs(shown: Shown) -> None:
+    shown = tool("hq3v8k2n", NO_LOGS)
     assert shown.status == 4
     assert "amber-heron" in shown.out
     assert "amber-hawk" in shown.out
 
 
-def record_beyond_its_row(server: LocalModal, _: object) -> None:
+def test_candidates_are_listed_as_their_records_stand(server: LocalModal, tool: Tool) -> None:
     (path,) = [path for path in server.files if path.startswith("training-runs/amber-heron")]
     record = json.loads(server.files[path])
     server.files[path] = json.dumps({**record, "status": "failed"}).encode()
-
-
-@shows("amber-h", NO_LOGS, arrange=record_beyond_its_row)
-def test_candidates_are_listed_as_their_records_stand(shown: Shown) -> None:
+    shown = tool("amber-h", NO_LOGS)
     assert re.search(r"amber-heron-\w+ +failed", shown.out)
 
 
-@shows(
-    "swift-marten",
-    NO_LOGS,
-    arrange=lambda server, _: server.fault(
-        "VolumeGetFile2", subject="train-results/swift-marten-d59c1e7a3b06.json", **DENIED
-    ),
-)
-def test_an_app_that_is_over_has_not_died_while_its_result_is_unknown(shown: Shown) -> None:
+def test_an_app_that_is_over_has_not_died_while_its_result_is_unknown(
+    server: LocalModal, tool: Tool
+) -> None:
+    server.fault("VolumeGetFile2", subject="train-results/swift-marten-d59c1e7a3b06.json", **DENIED)
+    shown = tool("swift-marten", NO_LOGS)
     assert shown.status == 1
     assert "⚠ APP OVER: status says running, but the app stopped 3m ago; whether" in shown.out
 
 
-def other_word(server: LocalModal, _: object) -> None:
+def test_a_run_that_ended_by_another_word_shows_its_error_and_end(
+    server: LocalModal, tool: Tool
+) -> None:
     record = json.loads(server.files[RECORD])
     record.update(status="crashed", error_message="it broke", ended_at=record["updated_at"])
     server.files[RECORD] = json.dumps(record).encode()
-
-
-@shows(FROG, NO_LOGS, arrange=other_word)
-def test_a_run_that_ended_by_another_word_shows_its_error_and_end(shown: Shown) -> None:
+    shown = tool(FROG, NO_LOGS)
     assert shown.line("status") == "crashed"
     assert shown.line("error") == "it broke"
     assert shown.line("ended")
 
 
-def rows_lost_between(server: LocalModal, _: object) -> None:
+def test_rows_lost_between_others_are_made_up_for(server: LocalModal, tool: Tool) -> None:
     rows = json.loads(server.files[ROLLOUTS_SUMMARY])["items"]
     kept = [row for row in rows if row["training_run_id"] != FROG or row["rollout_id"] in (3, 10)]
     server.files[ROLLOUTS_SUMMARY] = json.dumps({"items": kept}).encode()
-
-
-@shows(FROG, NO_LOGS, arrange=rows_lost_between)
-def test_rows_lost_between_others_are_made_up_for(shown: Shown) -> None:
+    shown = tool(FROG, NO_LOGS)
     assert shown.line("recorded") == "11"
     assert shown.line("note").endswith("the rollouts summary lacks rows before rollout_id 10")
 
 
-@shows(FROG, NO_LOGS, arrange=fault("block", subject=RECORD, http_status=500))
-def test_a_block_that_answers_500_is_named(shown: Shown) -> None:
+def test_a_block_that_answers_500_is_named(server: LocalModal, tool: Tool) -> None:
+    server.fault("block", subject=RECORD, http_status=500)
+    shown = tool(FROG, NO_LOGS)
     assert shown.status == 1
     assert shown.line("step") == "12/50"
     assert "500" in shown.line("source")
 
 
-def short_body(server: LocalModal, how: dict[str, str]) -> None:
-    keep, cut = (100, None) if how["how"] == "keep" else (None, 100)
-    server.fault("block", subject=RECORD, keep=keep, cut=cut)
-
-
 @pytest.mark.parametrize("how", ["keep", "cut"])
-@shows(
-    FROG,
-    NO_LOGS,
-    arrange=short_body,
-)
-def test_a_body_shorter_than_promised_is_no_record(shown: Shown, how: str) -> None:
+def test_a_body_shorter_than_promised_is_no_record(
+    server: LocalModal, tool: Tool, how: str
+) -> None:
+    keep, cut = (100, None) if how == "keep" else (None, 100)
+    server.fault("block", subject=RECORD, keep=keep, cut=cut)
+    shown = tool(FROG, NO_LOGS)
     assert shown.status == 1
     assert "which may lag" in shown.line("source")
 
 
-def every_call_fails_once(server: LocalModal, _: object) -> None:
+def test_a_call_that_fails_once_is_made_again(server: LocalModal, tool: Tool) -> None:
     for method in ("VolumeGetOrCreate", "VolumeGetFile2", "VolumeListFiles2", "AppGetOrCreate"):
         server.fault(method, times=1, status="UNAVAILABLE", message="busy")
     server.fault("block", times=1, http_status=503)
-
-
-@shows(FROG, NO_LOGS, arrange=every_call_fails_once)
-def test_a_call_that_fails_once_is_made_again(shown: Shown) -> None:
+    shown = tool(FROG, NO_LOGS)
     assert (shown.status, shown.err, shown.line("step")) == (0, "", "12/50")
     assert shown.line("app") == f"{FROG_APP} · live (detached)"
 
 
-@shows(FROG, NO_LOGS, arrange=fault("AppGetOrCreate", **DENIED))
-def test_an_app_that_can_t_be_looked_up_is_unknown_with_the_reason(shown: Shown) -> None:
+def test_an_app_that_can_t_be_looked_up_is_unknown_with_the_reason(
+    server: LocalModal, tool: Tool
+) -> None:
+    server.fault("AppGetOrCreate", **DENIED)
+    shown = tool(FROG, NO_LOGS)
     assert shown.status == 1
     assert shown.line("app") == f"{FROG_APP} · unknown (not yours)"
     assert shown.line("recorded") == "11"
@@ -393,29 +371,24 @@ def test_an_app_that_can_t_be_looked_up_is_unknown_with_the_reason(shown: Shown)
     assert shown.err == "error: could not read the app's state: not yours\n"
 
 
-@shows(FROG, NO_LOGS, arrange=fault("AppGetOrCreate", hang=True))
-def test_an_app_look_up_that_hangs_holds_the_blocks_for_five_seconds_only(shown: Shown) -> None:
+def test_an_app_look_up_that_hangs_holds_the_blocks_for_five_seconds_only(
+    server: LocalModal, tool: Tool
+) -> None:
+    server.fault("AppGetOrCreate", hang=True)
+    shown = tool(FROG, NO_LOGS)
     assert shown.status == 1
     assert shown.line("app") == f"{FROG_APP} · unknown (no answer within 5 s)"
 
 
-def rollouts_hang(server: LocalModal, _: object) -> None:
+def test_a_read_that_hangs_is_named_when_its_time_is_over(server: LocalModal, tool: Tool) -> None:
     server.fault("VolumeGetFile2", subject=ROLLOUTS_SUMMARY, hang=True)
     server.fault("VolumeListFiles2", subject="training-rollouts", hang=True)
-
-
-@shows(FROG, NO_LOGS, "--timeout", "3", arrange=rollouts_hang)
-def test_a_read_that_hangs_is_named_when_its_time_is_over(shown: Shown) -> None:
+    shown = tool(FROG, NO_LOGS, "--timeout", "3")
     assert shown.status == 1
     assert shown.line("step") == "12/50"
     assert shown.line("recorded") == "unknown"
     assert f"could not read {ROLLOUTS_SUMMARY}: no answer within 1." in shown.err
     assert "could not read training-rollouts/: no answer within 3 s\n" in shown.err
-
-
-def one_hangs(server: LocalModal, parameters: dict[str, str]) -> None:
-    method = "VolumeListFiles2" if parameters["hung"].endswith("/") else "VolumeGetFile2"
-    server.fault(method, subject=parameters["hung"].rstrip("/"), hang=True)
 
 
 @pytest.mark.parametrize(
@@ -428,10 +401,12 @@ def one_hangs(server: LocalModal, parameters: dict[str, str]) -> None:
         (FROG_APP, RUNS_SUMMARY),
     ],
 )
-@shows("{query}", NO_LOGS, "--timeout", "4", arrange=one_hangs)
 def test_a_read_that_hangs_leaves_the_time_for_what_stands_in_for_it(
-    shown: Shown, query: str, hung: str
+    server: LocalModal, tool: Tool, query: str, hung: str
 ) -> None:
+    method = "VolumeListFiles2" if hung.endswith("/") else "VolumeGetFile2"
+    server.fault(method, subject=hung.rstrip("/"), hang=True)
+    shown = tool(query, NO_LOGS, "--timeout", "4")
     assert shown.status == 1
     assert shown.line("run") == FROG
     assert shown.line("step") == "12/50"
@@ -440,36 +415,34 @@ def test_a_read_that_hangs_leaves_the_time_for_what_stands_in_for_it(
     assert re.fullmatch(rf"error: could not read {hung}: no answer within [23](\.\d)? s", error)
 
 
-def slow_without_a_row(server: LocalModal, _: object) -> None:
+def test_a_slow_record_without_a_row_is_waited_for(server: LocalModal, tool: Tool) -> None:
     server.files[RUNS_SUMMARY] = b'{"items": []}'
     server.fault("VolumeGetFile2", subject=RECORD, delay=2.5)
-
-
-@shows(FROG, NO_LOGS, "--timeout", "4", arrange=slow_without_a_row)
-def test_a_slow_record_without_a_row_is_waited_for(shown: Shown) -> None:
+    shown = tool(FROG, NO_LOGS, "--timeout", "4")
     assert (shown.status, shown.line("step")) == (0, "12/50")
 
 
-@shows(FROG, "--timeout", "3", arrange=fault("AppFetchLogs", hang=True))
-def test_logs_that_hang_are_named_when_their_time_is_over(shown: Shown) -> None:
+def test_logs_that_hang_are_named_when_their_time_is_over(server: LocalModal, tool: Tool) -> None:
+    server.fault("AppFetchLogs", hang=True)
+    shown = tool(FROG, "--timeout", "3")
     assert shown.status == 1
     assert shown.line("run") == FROG
     assert shown.err == ("error: could not read the logs: modal app logs did not end within 3 s\n")
 
 
-def deleted_after_the_match(server: LocalModal, _: object) -> None:
+def test_a_record_deleted_between_match_and_read_gives_way_to_its_row(
+    server: LocalModal, tool: Tool
+) -> None:
     server.fault("VolumeGetFile2", subject=RECORD, status="NOT_FOUND", message="it was deleted")
-
-
-@shows("elastic-frog", NO_LOGS, arrange=deleted_after_the_match)
-def test_a_record_deleted_between_match_and_read_gives_way_to_its_row(shown: Shown) -> None:
+    shown = tool("elastic-frog", NO_LOGS)
     assert shown.status == 1
     assert shown.line("step") == "12/50"
     assert "which may lag" in shown.line("source")
 
 
-@shows(FROG, NO_LOGS, arrange=fault("block", delay=1.0))
-def test_slow_blocks_are_waited_for(shown: Shown) -> None:
+def test_slow_blocks_are_waited_for(server: LocalModal, tool: Tool) -> None:
+    server.fault("block", delay=1.0)
+    shown = tool(FROG, NO_LOGS)
     assert (shown.status, shown.err, shown.line("step")) == (0, "", "12/50")
 
 
@@ -498,14 +471,13 @@ def test_a_volume_rewritten_during_the_read_is_shown_as_it_was_or_is(
     assert following.end() == (0, "")
 
 
-def result_denied_later(server: LocalModal, _: object) -> None:
+def test_what_was_known_of_the_end_stays_known_if_it_can_t_be_read_again(
+    server: LocalModal, tool: Tool
+) -> None:
     (path,) = [f"train-results/{p[14:]}" for p in server.files if p.startswith("training-runs/hol")]
     server.fault("VolumeGetFile2", subject=path, status="NOT_FOUND", times=1)
     server.fault("VolumeGetFile2", subject=path, **DENIED)
-
-
-@shows("hollow-crane", NO_LOGS, arrange=result_denied_later)
-def test_what_was_known_of_the_end_stays_known_if_it_can_t_be_read_again(shown: Shown) -> None:
+    shown = tool("hollow-crane", NO_LOGS)
     assert (shown.status, shown.err) == (0, "")
     assert "✗ APP DIED" in shown.out
 
@@ -527,17 +499,14 @@ def test_a_run_that_ends_between_two_reads_has_not_died(server: LocalModal, star
 HOSTILE = "x\x1b[2J\x1b]0;t\x07[red]\n  status     completed\u202e\r\x9b31m"
 
 
-def hostile_record(server: LocalModal, _: object) -> None:
+def test_no_field_can_steer_the_screen_or_forge_a_line(server: LocalModal, tool: Tool) -> None:
     record = json.loads(server.files[RECORD])
     for name in ("status", "framework", "framework_status", "error_message"):
         record[name] = HOSTILE
     record["modal_app_url"] = f"https://x.y/{HOSTILE}"
     record["metadata"] = {"terminal_reason": HOSTILE, "framework_progress": {"unit": HOSTILE}}
     server.files[RECORD] = json.dumps(record).encode()
-
-
-@shows(FROG, NO_LOGS, arrange=hostile_record)
-def test_no_field_can_steer_the_screen_or_forge_a_line(shown: Shown) -> None:
+    shown = tool(FROG, NO_LOGS)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown.out)
     assert len(shown.lines("status")) == 1
     assert "[red]" in shown.line("phase")
@@ -581,8 +550,10 @@ def test_streams_that_are_closed_or_full_change_no_status(server: LocalModal) ->
     ("name", "value"),
     [("MODAL_TOKEN_ID", "ak-\nx"), ("MODAL_LOGLEVEL", "GARBAGE")],
 )
-def test_settings_that_modal_can_t_use_are_one_line(tool: Tool, name: str, value: str) -> None:
-    shown = tool(FROG, NO_LOGS, **{name: value})
+def test_settings_that_modal_can_t_use_are_one_line(
+    fresh_tool: Tool, name: str, value: str
+) -> None:
+    shown = fresh_tool(FROG, NO_LOGS, **{name: value})
     assert (shown.status, shown.out, shown.err.count("\n")) == (1, "", 1)
     assert shown.err.startswith("error: ")
 
@@ -658,8 +629,8 @@ def test_a_full_disk_under_stdout_is_one_line(server: LocalModal) -> None:
     assert done.stderr == b"error: [Errno 28] No space left on device\n"
 
 
-def test_an_ascii_stdout_gets_all_that_it_can_hold(tool: Tool) -> None:
-    shown = tool(FROG, "--tail", "1", PYTHONIOENCODING="ascii")
+def test_an_ascii_stdout_gets_all_that_it_can_hold(fresh_tool: Tool) -> None:
+    shown = fresh_tool(FROG, "--tail", "1", PYTHONIOENCODING="ascii")
     assert shown.status == 0
     assert shown.line("app") == f"{FROG_APP} ? live (detached)"
 
@@ -686,7 +657,7 @@ BLIND = [{"TERM": "dumb"}, {"TERM": "unknown"}, {"TTY_COMPATIBLE": "0"}, {"TTY_I
 
 
 @pytest.mark.parametrize("environment", BLIND)
-@pytest.mark.parametrize("words", [("--watch",), ("--follow",), (NO_LOGS,)])
+@pytest.mark.parametrize("words", [("--watch", "--interval", "2"), ("--follow",), (NO_LOGS,)])
 def test_a_terminal_that_can_t_be_steered_is_written_to_as_a_pipe(
     server: LocalModal, environment: dict[str, str], words: tuple[str, ...]
 ) -> None:

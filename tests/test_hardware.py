@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from modal.types import MetricSeries, TimeSeriesPoint
 
 import run_progress as tool
-from conftest import Arrange, Shown, Tool, in_time, shows
+from conftest import Shown, Tool, in_time
 from local_modal import Call, LocalFunction, LocalModal
 
 UNTIL = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
@@ -257,8 +256,8 @@ EXPECTED: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-@shows("{name}", "--json", "--no-logs")
-def test_what_modal_knows_is_asked_where_it_can_change_the_answer(shown: Shown, name: str) -> None:
+def test_what_modal_knows_is_asked_where_it_can_change_the_answer(tool: Tool, name: str) -> None:
+    shown = tool(name, "--json", "--no-logs")
     assert (shown.status, shown.err) == (0, "")
     told = modal_of(shown)
     assert told["unknown"] is None
@@ -269,32 +268,32 @@ def test_what_modal_knows_is_asked_where_it_can_change_the_answer(shown: Shown, 
     "name",
     ["brisk-otter", "misty-falcon", "gentle-panda", "golden-finch", "crimson-badger", "early-wren"],
 )
-@shows("{name}", "--json", "--no-logs")
 def test_a_run_that_is_well_or_over_for_a_known_reason_costs_no_call_more(
-    shown: Shown, name: str
+    tool: Tool, name: str
 ) -> None:
+    shown = tool(name, "--json", "--no-logs")
     assert json.loads(shown.out)["modal"] is None
     assert asked(shown) == []
     assert sum(call.method == "AppGetOrCreate" for call in shown.calls) == (name != "early-wren")
 
 
-@shows("brisk-otter", "--json", "--no-logs", "--hardware")
-def test_hardware_always_asks(shown: Shown) -> None:
+def test_hardware_always_asks(tool: Tool) -> None:
+    shown = tool("brisk-otter", "--json", "--no-logs", "--hardware")
     assert (shown.status, shown.err) == (0, "")
     assert modal_of(shown)["containers"] == 1
     assert json.loads(shown.out)["verdict"]["word"] == "running"
 
 
-@shows("frozen-ibex", "--json", "--no-logs")
-def test_the_figures_are_of_the_last_whole_minutes(shown: Shown) -> None:
+def test_the_figures_are_of_the_last_whole_minutes(tool: Tool) -> None:
+    shown = tool("frozen-ibex", "--json", "--no-logs")
     assert 23 * 60 <= modal_of(shown)["gpu_idle_seconds"] <= 24 * 60
 
 
 # ---- Crash loops -------------------------------------------------------------------------------
 
 
-@shows("looping-stoat", "--tail", "400", "--json")
-def test_a_crash_loop_is_not_helped_by_starting_again(shown: Shown) -> None:
+def test_a_crash_loop_is_not_helped_by_starting_again(tool: Tool) -> None:
+    shown = tool("looping-stoat", "--tail", "400", "--json")
     verdict = json.loads(shown.out)["verdict"]
     assert verdict["blocker"]["kind"] == "cuda_oom"
     assert verdict["next"].startswith("starting again will not help, ")
@@ -328,9 +327,7 @@ def test_containers_that_fail_of_the_same_in_each_attempt_are_a_crash_loop(
     assert (told, judgement.restart) == (loops, "only after a change" if loops else "helps")
 
 
-# ---- How it died, and what else starts an interpreter: one at a time, beside little else -------
-
-ONE_AT_A_TIME = threading.Lock()
+# ---- How it died, and what else starts an interpreter ------------------------------------------
 
 
 def died(server: LocalModal, name: str, **changes: Any) -> None:
@@ -348,7 +345,6 @@ RAISE, MEMORY = "raise the Modal function's timeout", "ask for more memory"
 CHANGE = "start it again only with fewer"
 
 
-@pytest.mark.last
 @pytest.mark.parametrize(
     ("name", "changes", "status", "next_step"),
     [
@@ -367,8 +363,7 @@ def test_the_newest_call_tells_how_a_run_died(
     server: LocalModal, tool: Tool, name: str, changes: dict[str, Any], status: str, next_step: str
 ) -> None:
     died(server, name, **changes)
-    with ONE_AT_A_TIME:
-        told = in_time(tool, name)
+    told = in_time(tool, name)
     assert told["verdict"]["word"] == "died"
     assert told["modal"]["call_status"] == status
     # Without logs there is no blocker: what Modal tells alone says what to do next.
@@ -414,16 +409,13 @@ def test_a_cause_that_is_no_echo_stands_beside_how_modal_ended_it() -> None:
     assert "\n  ended by   timeout after 24h\n" in re.sub(r" +\n", "\n", shown.get())
 
 
-@pytest.mark.last
 @pytest.mark.parametrize(
     ("name", "status"), [("crimson-badger", "failure"), ("amber-hawk", "terminated by maya")]
 )
 def test_hardware_asks_how_a_run_that_is_over_ended(tool: Tool, name: str, status: str) -> None:
-    with ONE_AT_A_TIME:
-        assert in_time(tool, name, "--hardware")["modal"]["call_status"] == status
+    assert in_time(tool, name, "--hardware")["modal"]["call_status"] == status
 
 
-@pytest.mark.last
 def test_a_failed_run_whose_record_has_no_error_is_asked_about(
     server: LocalModal, tool: Tool
 ) -> None:
@@ -431,27 +423,22 @@ def test_a_failed_run_whose_record_has_no_error_is_asked_about(
     record = json.loads(server.files[path])
     server.files[path] = json.dumps({**record, "error_message": None}).encode()
     died(server, "crimson-badger", status="timeout")
-    with ONE_AT_A_TIME:
-        told = in_time(tool, "crimson-badger")
+    told = in_time(tool, "crimson-badger")
     assert told["modal"]["call_status"] == "timeout after 24h"
 
 
-@pytest.mark.last
 def test_functions_of_which_the_look_up_does_not_tell_are_asked_for(
     server: LocalModal, tool: Tool
 ) -> None:
     server.looked_up_with_functions = False
-    with ONE_AT_A_TIME:
-        told = in_time(tool, "stranded-seal")
+    told = in_time(tool, "stranded-seal")
     assert "AppGetInfo" in {call.method for call in server.calls}
     assert told["modal"]["waiting_inputs"] == 1
 
 
-@pytest.mark.last
 def test_an_app_without_functions_is_no_evidence(server: LocalModal, tool: Tool) -> None:
     server.apps[FROG_APP].functions = []
-    with ONE_AT_A_TIME:
-        told = in_time(tool, FROG)
+    told = in_time(tool, FROG)
     assert told["modal"] == {
         "containers": None,
         "waiting_inputs": None,
@@ -465,18 +452,6 @@ def test_an_app_without_functions_is_no_evidence(server: LocalModal, tool: Tool)
 # ---- Evidence that is missing ------------------------------------------------------------------
 
 
-def failing(*methods: str, **how: Any) -> Arrange:
-    def arrange(server: LocalModal, _: dict[str, Any]) -> None:
-        for method in methods:
-            server.fault(method, **how)
-
-    return arrange
-
-
-def failing_one(server: LocalModal, parameters: dict[str, Any]) -> None:
-    server.fault(parameters["method"], status=parameters["status"], message="not for you")
-
-
 @pytest.mark.parametrize("status", ["PERMISSION_DENIED", "NOT_FOUND", "UNIMPLEMENTED", "INTERNAL"])
 @pytest.mark.parametrize(
     ("method", "lost"),
@@ -487,10 +462,11 @@ def failing_one(server: LocalModal, parameters: dict[str, Any]) -> None:
         ("FunctionGetMetrics", ()),
     ],
 )
-@shows("frozen-ibex", "--json", "--no-logs", arrange=failing_one)
 def test_a_call_that_fails_is_no_evidence_and_breaks_nothing(
-    shown: Shown, method: str, status: str, lost: tuple[str, ...]
+    server: LocalModal, tool: Tool, method: str, status: str, lost: tuple[str, ...]
 ) -> None:
+    server.fault(method, status=status, message="not for you")
+    shown = tool("frozen-ibex", "--json", "--no-logs")
     assert (shown.status, shown.err) == (0, "")
     told = modal_of(shown)
     assert "not for you" in told["unknown"]
@@ -501,15 +477,22 @@ def test_a_call_that_fails_is_no_evidence_and_breaks_nothing(
     assert ("GPUs at 0 %" in verdict["text"]) == (method == "FunctionGetTimeRangeStats")
 
 
-@shows("weary-bison", "--tail", "5", arrange=failing("FunctionCallFetch", status="INTERNAL"))
-def test_a_death_of_which_modal_tells_nothing_reads_as_before(shown: Shown) -> None:
+def test_a_death_of_which_modal_tells_nothing_reads_as_before(
+    server: LocalModal, tool: Tool
+) -> None:
+    server.fault("FunctionCallFetch", status="INTERNAL")
+    shown = tool("weary-bison", "--tail", "5")
     assert (shown.status, shown.err) == (0, "")
     assert shown.lines("ended by") == []
     assert "\n  died       " in shown.out
 
 
-@shows("frozen-ibex", "--json", "--no-logs", arrange=failing(*ASKING, hang=True))
-def test_what_hangs_holds_nothing_back_for_more_than_three_seconds(shown: Shown) -> None:
+def test_what_hangs_holds_nothing_back_for_more_than_three_seconds(
+    server: LocalModal, tool: Tool
+) -> None:
+    for method in ASKING:
+        server.fault(method, hang=True)
+    shown = tool("frozen-ibex", "--json", "--no-logs")
     assert (shown.status, shown.err) == (0, "")
     assert modal_of(shown)["unknown"] == "no answer within 3 s"
     asking = next(call for call in shown.calls if call.method == "FunctionGetById")
@@ -517,12 +500,9 @@ def test_what_hangs_holds_nothing_back_for_more_than_three_seconds(shown: Shown)
     assert asking.started - (looked_up.ended or 0) < 1
 
 
-def late_rollouts(server: LocalModal, _: object) -> None:
+def test_modal_is_asked_as_soon_as_there_is_a_reason(server: LocalModal, tool: Tool) -> None:
     server.fault("VolumeGetFile2", subject="training-rollouts-summary/summary.json", delay=1)
-
-
-@shows("frozen-ibex", "--json", "--no-logs", arrange=late_rollouts)
-def test_modal_is_asked_as_soon_as_there_is_a_reason(shown: Shown) -> None:
+    shown = tool("frozen-ibex", "--json", "--no-logs")
     of_all = "training-rollouts-summary/summary.json"
     (late,) = [
         call for call in shown.calls if (call.method, call.subject) == ("VolumeGetFile2", of_all)
@@ -531,41 +511,36 @@ def test_modal_is_asked_as_soon_as_there_is_a_reason(shown: Shown) -> None:
     assert modal_of(shown)["containers"] == 2
 
 
-def unknown_series(server: LocalModal, _: object) -> None:
+def test_a_series_of_an_unknown_name_is_no_evidence(server: LocalModal, tool: Tool) -> None:
     for app in server.apps.values():
         for function in app.functions:
             function.series = [
                 type(each)(each.name.replace("util", "future"), each.unit, each.values)
                 for each in function.series
             ]
-
-
-@shows("frozen-ibex", "--json", "--no-logs", arrange=unknown_series)
-def test_a_series_of_an_unknown_name_is_no_evidence(shown: Shown) -> None:
+    shown = tool("frozen-ibex", "--json", "--no-logs")
     told = modal_of(shown)
     assert (told["gpu_idle_seconds"], told["unknown"]) == (None, None)
     assert "GPU" not in json.loads(shown.out)["verdict"]["text"]
 
 
-def training_without_container(server: LocalModal, _: object) -> None:
-    """Its series is there, but what runs is another function's container."""
+def test_gpus_without_a_container_of_their_function_are_no_evidence(
+    server: LocalModal, tool: Tool
+) -> None:
+    # Its series is there, but what runs is another function's container.
     app = next(app for app in server.apps.values() if app.description.startswith("frozen-ibex"))
     for function in app.functions:
         function.containers = 1 if function.name == "download_model" else 0
-
-
-@shows("frozen-ibex", "--no-logs", arrange=training_without_container)
-def test_gpus_without_a_container_of_their_function_are_no_evidence(shown: Shown) -> None:
+    shown = tool("frozen-ibex", "--no-logs")
     assert "GPUs" not in shown.out
 
 
-def one_more_function(server: LocalModal, _: object) -> None:
+def test_one_function_that_is_not_found_leaves_no_half_count(
+    server: LocalModal, tool: Tool
+) -> None:
     server.apps[FROG_APP].functions.append(LocalFunction("fu-gone", "late"))
     server.fault("FunctionGetById", subject="fu-gone", status="NOT_FOUND")
-
-
-@shows(FROG, "--json", "--no-logs", arrange=one_more_function)
-def test_one_function_that_is_not_found_leaves_no_half_count(shown: Shown) -> None:
+    shown = tool(FROG, "--json", "--no-logs")
     told = modal_of(shown)
     assert told["containers"] is None
     assert "fu-gone" in told["unknown"]

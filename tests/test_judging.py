@@ -353,7 +353,10 @@ WITHOUT_APP = replace(RUN, app_id=None, created_at=NOW - 360)
 @pytest.mark.parametrize(
     ("word", "case", "logs"),
     [
-        *((word, found(replace(RUN, status=word)), BLOCKED) for word in tool.ENDED_STATUSES),
+        *(
+            (word, found(replace(RUN, status=word)), BLOCKED)
+            for word in sorted(tool.ENDED_STATUSES)
+        ),
         ("completed", found(app=OVER, has_result=True), BLOCKED),
         ("queued", found(WITHOUT_APP, app=None), None),
         ("orphaned", found(replace(WITHOUT_APP, created_at=NOW - 5_500), app=None), None),

@@ -9,14 +9,14 @@ import sys
 from datetime import datetime
 from typing import Any
 
-from conftest import PATIENCE, SCRIPT, Follow, Shown, clean_environment, shows
+from conftest import PATIENCE, SCRIPT, Follow, Tool, clean_environment
 from local_modal import LocalModal
 
 OTTER = "brisk-otter-5c0d9e8f7a61"
 PANDA_APP = "ap-3b3dd511526cc07c862be9"
 
 
-def many(server: LocalModal, _: object) -> None:
+def many(server: LocalModal) -> None:
     """30 runs that say running, each with an app that takes its time to be looked up."""
     app = next(iter(server.apps.values()))
     record = json.loads(server.files[f"training-runs/{OTTER}.json"])
@@ -28,8 +28,9 @@ def many(server: LocalModal, _: object) -> None:
     server.fault("AppGetOrCreate", delay=0.5)
 
 
-@shows("--limit", "60", "--json", arrange=many)
-def test_all_apps_are_looked_up_together_but_twenty_at_most(shown: Shown) -> None:
+def test_all_apps_are_looked_up_together_but_twenty_at_most(server: LocalModal, tool: Tool) -> None:
+    many(server)
+    shown = tool("--limit", "60", "--json")
     assert (shown.status, shown.err.count("error")) == (0, 0)
     looked_up = [call for call in shown.calls if call.method == "AppGetOrCreate"]
     rows = json.loads(shown.out)
@@ -41,12 +42,11 @@ def test_all_apps_are_looked_up_together_but_twenty_at_most(shown: Shown) -> Non
     assert 10 < max(beside) <= 20
 
 
-def hanging(server: LocalModal, _: object) -> None:
+def test_apps_that_never_answer_leave_the_list_with_what_is_known(
+    server: LocalModal, tool: Tool
+) -> None:
     server.fault("AppGetOrCreate", hang=True)
-
-
-@shows("--limit", "40", arrange=hanging)
-def test_apps_that_never_answer_leave_the_list_with_what_is_known(shown: Shown) -> None:
+    shown = tool("--limit", "40")
     assert shown.status == 0
     assert shown.err.endswith("apps did not tell their state: no answer within 5 s\n")
     verdicts = {row.split()[0]: row.split()[1] for row in shown.out.splitlines()[2:]}
@@ -55,14 +55,14 @@ def test_apps_that_never_answer_leave_the_list_with_what_is_known(shown: Shown) 
     assert verdicts["golden-finch-0a6d3b9c72e1"] == "completed"
 
 
-@shows("--limit", "40", "--json")
-def test_only_runs_that_say_running_are_looked_up(shown: Shown) -> None:
+def test_only_runs_that_say_running_are_looked_up(tool: Tool) -> None:
+    shown = tool("--limit", "40", "--json")
     ended = {row["app_id"] for row in json.loads(shown.out) if row["status"] != "running"}
     assert not ended & {call.subject for call in shown.calls if call.method == "AppGetOrCreate"}
 
 
-@shows("--limit", "40", FORCE_COLOR="1")
-def test_verdicts_have_their_colours(shown: Shown) -> None:
+def test_verdicts_have_their_colours(tool: Tool) -> None:
+    shown = tool("--limit", "40", FORCE_COLOR="1")
     lines = shown.out.splitlines()
     (died,) = [line for line in lines if "hollow-crane" in line]
     (well,) = [line for line in lines if OTTER in line]

@@ -12,8 +12,7 @@ import pytest
 from conftest import (
     SCRIPT,
     Follow,
-    Shown,
-    shows,
+    Tool,
     written_to_a_terminal,
 )
 from gym import Gym
@@ -76,14 +75,14 @@ def assert_fits(value: Any, shape: Any, path: str = "") -> None:
 @pytest.mark.parametrize(
     "name", ["elastic-frog", "crimson-badger", "early-wren", "6f1d2c3b", "lost-sparrow"]
 )
-@shows("{name}", "--json", "--tail", "300")
-def test_the_object_fits_the_schema_in_the_readme(shown: Shown, name: str) -> None:
+def test_the_object_fits_the_schema_in_the_readme(tool: Tool, name: str) -> None:
+    shown = tool(name, "--json", "--tail", "300")
     assert (shown.status, shown.err) == (0, "")
     assert_fits(json.loads(shown.out), schema())
 
 
-@shows("elastic-frog", "--json", "--tail", "300")
-def test_the_object_says_what_the_blocks_say(shown: Shown) -> None:
+def test_the_object_says_what_the_blocks_say(tool: Tool) -> None:
+    shown = tool("elastic-frog", "--json", "--tail", "300")
     told = json.loads(shown.out)
     assert told["run"]["id"] == FROG
     assert told["run"]["step"] == {"current": 12, "total": 50, "unit": "step"}
@@ -102,8 +101,8 @@ def test_the_object_says_what_the_blocks_say(shown: Shown) -> None:
     assert told["verdict"]["restart"] == "only after a change"
 
 
-@shows("patient-tortoise", "--json", "--tail", "300")
-def test_the_object_says_how_far_the_phase_is(shown: Shown) -> None:
+def test_the_object_says_how_far_the_phase_is(tool: Tool) -> None:
+    shown = tool("patient-tortoise", "--json", "--tail", "300")
     told = json.loads(shown.out)
     progress = told["logs"]["progress"]
     assert (progress["what"], progress["done"], progress["total"]) == ("Eval aime", 346, 480)
@@ -112,32 +111,34 @@ def test_the_object_says_how_far_the_phase_is(shown: Shown) -> None:
     assert told["verdict"]["word"] == "running"
 
 
-def a_bar(server: LocalModal, _: object) -> None:
+def a_bar(server: LocalModal) -> None:
     states = "".join(f"\rRollout generation: {n}%|{'█' * (n // 9)}| [01:06]" for n in range(101))
     server.apps[FROG_APP].logs.append(LogEntry(time.time(), f"{states}\n"))
 
 
-@shows(FROG, "--json", "--tail", "1", arrange=a_bar)
-def test_of_a_bar_an_object_holds_the_last_state(shown: Shown) -> None:
+def test_of_a_bar_an_object_holds_the_last_state(server: LocalModal, tool: Tool) -> None:
+    a_bar(server)
+    shown = tool(FROG, "--json", "--tail", "1")
     (line,) = json.loads(shown.out)["logs"]["lines"]
     assert re.fullmatch(r"20\d\d-\S+ \S+\+00:00 Rollout generation: 100%.*", line)
 
 
-@shows(FROG, "--tail", "1", arrange=a_bar)
-def test_of_a_bar_a_pipe_gets_the_last_state(shown: Shown) -> None:
+def test_of_a_bar_a_pipe_gets_the_last_state(server: LocalModal, tool: Tool) -> None:
+    a_bar(server)
+    shown = tool(FROG, "--tail", "1")
     assert "+00:00 Rollout generation: 100%" in shown.out
     assert shown.out.partition("\nVerdict\n")[0].count("Rollout generation") == 1
     assert "\r" not in shown.out
 
 
 def test_of_a_bar_a_terminal_gets_all_as_it_came(server: LocalModal) -> None:
-    a_bar(server, None)
+    a_bar(server)
     _, written = written_to_a_terminal(server, (FROG, "--tail", "1"))
     assert written.partition("Verdict")[0].count("Rollout generation: ") == 101
 
 
-@shows(FROG, "--json", "--no-logs")
-def test_without_logs_their_place_in_the_object_is_null(shown: Shown) -> None:
+def test_without_logs_their_place_in_the_object_is_null(tool: Tool) -> None:
+    shown = tool(FROG, "--json", "--no-logs")
     told = json.loads(shown.out)
     assert told["logs"] is None
     assert told["verdict"]["word"] == "stuck"
@@ -154,10 +155,10 @@ ROW = {"id", "verdict", "status", "phase", "step", "updated_at", "created_at", "
         ("--limit", 2, "usage", 0),
     ],
 )
-@shows("{query}", "--json", "--no-logs")
 def test_errors_are_objects_too(
-    shown: Shown, query: str, status: int, kind: str, candidates: int
+    tool: Tool, query: str, status: int, kind: str, candidates: int
 ) -> None:
+    shown = tool(query, "--json", "--no-logs")
     told = json.loads(shown.out)["error"]
     assert shown.status == status
     assert told["kind"] == kind
@@ -169,15 +170,15 @@ def test_errors_are_objects_too(
 
 
 @pytest.mark.parametrize("flag", ["--follow", "--watch"])
-@shows(FROG, "--json", "{flag}")
-def test_what_never_ends_is_no_object(shown: Shown, flag: str) -> None:
+def test_what_never_ends_is_no_object(tool: Tool, flag: str) -> None:
+    shown = tool(FROG, "--json", flag)
     assert shown.status == 2
     told = json.loads(shown.out)["error"]["message"]
     assert told.startswith(f"--json can't be combined with {flag}")
 
 
-@shows(FROG, "--json", "--no-logs", MODAL_TOKEN_ID="ak-wrong")
-def test_a_refused_token_is_an_object_too(shown: Shown) -> None:
+def test_a_refused_token_is_an_object_too(tool: Tool) -> None:
+    shown = tool(FROG, "--json", "--no-logs", MODAL_TOKEN_ID="ak-wrong")
     assert shown.status == 1
     assert json.loads(shown.out)["error"]["kind"] == "unreadable"
 
@@ -185,10 +186,10 @@ def test_a_refused_token_is_an_object_too(shown: Shown) -> None:
 # ---- The list --------------------------------------------------------------------------------
 
 
-@shows("--limit", "40")
 def test_without_a_run_the_newest_are_listed_those_that_need_somebody_first(
-    shown: Shown, gym: Gym
+    tool: Tool, gym: Gym
 ) -> None:
+    shown = tool("--limit", "40")
     assert (shown.status, shown.err) == (0, "")
     heading, titles, *rows = shown.out.splitlines()
     assert heading == "Runs"
@@ -210,21 +211,18 @@ def test_without_a_run_the_newest_are_listed_those_that_need_somebody_first(
     assert verdicts[OTTER] == "running"
 
 
-def stale_row(server: LocalModal, _: object) -> None:
-    record = json.loads(server.files[RECORD])
-    server.files[RECORD] = json.dumps({**record, "status": "failed"}).encode()
-
-
-@shows("--limit", "3", "--json")
-def test_a_limited_list_for_programs_is_a_list_of_rows(shown: Shown) -> None:
+def test_a_limited_list_for_programs_is_a_list_of_rows(tool: Tool) -> None:
+    shown = tool("--limit", "3", "--json")
     rows = json.loads(shown.out)
     assert len(rows) == 3
     assert set(rows[0]) == ROW
     assert all(row["verdict"] for row in rows)
 
 
-@shows("--limit", "40", "--json", arrange=stale_row)
-def test_the_list_shows_runs_as_their_records_stand(shown: Shown) -> None:
+def test_the_list_shows_runs_as_their_records_stand(server: LocalModal, tool: Tool) -> None:
+    record = json.loads(server.files[RECORD])
+    server.files[RECORD] = json.dumps({**record, "status": "failed"}).encode()
+    shown = tool("--limit", "40", "--json")
     (frog,) = [row for row in json.loads(shown.out) if row["id"] == FROG]
     assert frog["status"] == "failed"
 

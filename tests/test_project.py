@@ -5,11 +5,12 @@ import json
 import re
 import time
 import tomllib
+from typing import Any
 
 import pytest
 
 import run_progress
-from conftest import ROOT, SCRIPT, Shown, Tool, shows, tool_for
+from conftest import ROOT, SCRIPT, Tool
 from dojo import dojo
 from gym import Gym
 from local_modal import LocalModal
@@ -101,9 +102,9 @@ def verdict_words() -> set[str]:
     }
 
 
-def test_the_skill_explains_each_word_of_a_verdict(server: LocalModal) -> None:
+def test_the_skill_explains_each_word_of_a_verdict(server: LocalModal, tool: Tool) -> None:
     dojo("release", time.time()).install(server)
-    rows = json.loads(tool_for(server)("--limit", "100", "--json").out)
+    rows = json.loads(tool("--limit", "100", "--json").out)
     assert {row["verdict"] for row in rows} <= verdict_words()
     for word in verdict_words():
         assert f'"{word}"' in SCRIPT.read_text(), f"{word} is no word of a verdict"
@@ -128,15 +129,12 @@ def test_the_readme_shows_four_screens_and_the_skill_one() -> None:
     assert [len(SCREEN.findall(page)) for page in (README, SKILL)] == [4, 1]
 
 
-@pytest.mark.parametrize(
-    ("words", "screen"),
-    [pytest.param(words, screen, marks=shows(*words.split())) for words, screen in SCREENS],
-)
+@pytest.mark.parametrize(("words", "screen"), SCREENS)
 def test_a_screen_in_the_pages_is_what_the_command_shows(
-    shown: Shown, words: str, screen: str
+    tool: Tool, words: str, screen: str
 ) -> None:
     """An excerpt has a line of `…` wherever lines are left out, but for the end."""
-    out = masked(shown.out)
+    out = masked(tool(*words.split()).out)
     if "…\n" not in screen:
         assert out == masked(screen)
     for part in filter(None, re.split(r"^…\n", masked(screen), flags=re.MULTILINE)):
@@ -204,16 +202,11 @@ def test_ten_questions_should_bring_the_skill_up_and_ten_should_not() -> None:
     assert len({trigger["query"] for trigger in triggers}) == 20
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        pytest.param(each, id=each["run"], marks=shows(each["run"], "--tail", "200"))
-        for each in EVALS
-    ],
-)
+@pytest.mark.parametrize("question", [pytest.param(each, id=each["run"]) for each in EVALS])
 def test_what_a_right_answer_rests_on_is_what_the_tool_tells(
-    shown: Shown, question: dict[str, list[str]]
+    tool: Tool, question: dict[str, Any]
 ) -> None:
+    shown = tool(question["run"], "--tail", "200")
     told = re.sub(r"\s+", " ", shown.out + shown.err)
     assert question["grounds"]
     for ground in question["grounds"]:

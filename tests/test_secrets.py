@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import run_progress as tool
-from conftest import Shown, Tool, shows
+from conftest import Tool
 from local_modal import LocalModal, LogEntry
 
 FROG = "elastic-frog-a1b2c3d4e5f6"
@@ -186,7 +186,7 @@ def test_the_longest_tail_is_masked_in_no_time() -> None:
     assert time.perf_counter() - begun < 3
 
 
-def leaky(server: LocalModal, _: object) -> None:
+def leaky(server: LocalModal) -> None:
     path = f"training-runs/{FROG}.json"
     record: dict[str, Any] = json.loads(server.files[path])
     record.update(status="failed", error_message=f"401\nsent WANDB_API_KEY={LONG}")
@@ -198,8 +198,9 @@ def leaky(server: LocalModal, _: object) -> None:
     )
 
 
-@shows(FROG, "--tail", "3", arrange=leaky)
-def test_logs_errors_and_fields_show_no_credential(shown: Shown) -> None:
+def test_logs_errors_and_fields_show_no_credential(server: LocalModal, tool: Tool) -> None:
+    leaky(server)
+    shown = tool(FROG, "--tail", "3")
     assert LONG not in shown.out + shown.err
     assert "│ sent WANDB_API_KEY=Zq8X…" in shown.out
     assert "env HF_TOKEN=hf_Z…\n" in shown.out
@@ -239,8 +240,9 @@ def test_a_query_that_holds_a_credential_is_not_shown_with_half_of_it(
     assert LONG[:5].casefold() not in shown.err
 
 
-@shows(FROG, "--tail", "3", "--show-secrets", arrange=leaky)
-def test_show_secrets_shows_them_whole(shown: Shown) -> None:
+def test_show_secrets_shows_them_whole(server: LocalModal, tool: Tool) -> None:
+    leaky(server)
+    shown = tool(FROG, "--tail", "3", "--show-secrets")
     assert f"│ sent WANDB_API_KEY={LONG}" in shown.out
     assert f"env HF_TOKEN=hf_{LONG}\n" in shown.out
     assert f"Bearer {LONG} is not allowed" in shown.err

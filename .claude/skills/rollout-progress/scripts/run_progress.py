@@ -3844,10 +3844,7 @@ async def read_hardware(run: Run, app: App, env: str | None) -> Hardware:
         running = await or_none(_count_containers(until, env, run.app_id)) if app.live else None
         unknown.append(f"modal {clean(modal.__version__)} tells of containers alone")
         return Hardware(running, unknown=unknown[0])
-    ids = app.functions
-    if not ids:  # as before modal 1.6.4, where the look-up does not tell them
-        listed = await or_none(_ask_cli(until, env, "app", "info", run.app_id))
-        ids = tuple((name, _text(each, "id") or "") for name, each in _items(listed, "functions"))
+    ids = app.functions or await or_none(_function_ids(until, env, run.app_id)) or ()
     asked = await or_none(asyncio.gather(*(_look_up(*each) for each in ids)))
     if not asked:
         return Hardware(unknown=next(iter(unknown), "the app has no functions yet"))
@@ -3890,6 +3887,12 @@ async def _ask_cli(until: float, env: str | None, *words: str) -> object:
 async def _count_containers(until: float, env: str | None, app_id: str) -> int:
     listed = _elements(await _ask_cli(until, env, "container", "list", "--app-id", app_id))
     return sum(_text(each, "start_time") != "Pending" for each in listed)
+
+
+async def _function_ids(until: float, env: str | None, app_id: str) -> tuple[tuple[str, str], ...]:
+    """The names and ids of the app's functions, where its look-up didn't tell."""
+    listed = _items(await _ask_cli(until, env, "app", "info", app_id), "functions")
+    return tuple((name, _text(function, "id") or "") for name, function in listed)
 
 
 async def _look_up(name: str, function_id: str) -> tuple[str, AnyFunction, FunctionInfo]:
