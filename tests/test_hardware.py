@@ -161,7 +161,7 @@ def judged(hardware: tool.Hardware, run: tool.Run = STUCK) -> tuple[str, str]:
 
 def test_a_run_waits_where_only_another_function_of_its_app_runs() -> None:
     router = tool.Hardware(containers=1, waiting_inputs=1, function="train", function_containers=0)
-    assert judged(router)[0] == "waiting"
+    assert judged(router) == ("waiting", "1 container runs, 1 input waits for one")
     assert judged(replace(router, function_containers=1))[0] == "stuck"
 
 

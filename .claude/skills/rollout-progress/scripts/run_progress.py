@@ -1454,7 +1454,7 @@ async def _read_names(volume: Volume) -> dict[str, int]:
 
 async def _read_summary(volume: Volume, listing: Awaitable[Mapping[str, int]]) -> dict[str, object]:
     """The rows of the runs summary; a note tells if there are none, or fewer than records."""
-    beside = asyncio.create_task(volume.list_within_half(RUN_SUMMARIES))
+    own_files = asyncio.create_task(volume.list_within_half(RUN_SUMMARIES))
     rows: dict[str, object] = {}
     lack = None
     try:
@@ -1467,7 +1467,7 @@ async def _read_summary(volume: Volume, listing: Awaitable[Mapping[str, int]]) -
     if missing and not lack:
         lack = f"is incomplete: {missing} of {len(names)} runs have no row"
     # Where runs have files of their own there, the summary of all has stopped growing.
-    if lack and not (await beside).keys() - {"summary.json"}:
+    if lack and not (await own_files).keys() - {"summary.json"}:
         volume.source.note(f"the runs summary {lack}")
     return rows
 
@@ -2249,13 +2249,13 @@ def _events(said: Sequence[Line]) -> list[Event]:
             counted[what] = done
             event = event._replace(what="progress") if rises else event
         last = events[-1] if events else Event("data", line)
-        beside = last if start == ended else Event("data", line)
+        previous = last if start == ended else Event("data", line)
         if event and _goes_with(event, last):
             events[-1] = last._replace(what="retry", attempt=event.attempt, attempts=event.attempts)
-        elif beside.what == "failure" and _is_handled(line.message):
+        elif previous.what == "failure" and _is_handled(line.message):
             events[-1] = last._replace(what="retry")
         elif event and not (ending and event.what == "failure"):
-            retried = event.what == "failure" and beside.attempt < beside.attempts
+            retried = event.what == "failure" and previous.attempt < previous.attempts
             events.append(event._replace(what="retry") if retried else event)
             ended = at
     return events
@@ -3424,7 +3424,8 @@ def waiting_text(found: Found, phase: str, for_now: str) -> str:
     none_runs = found.hardware is not None and found.hardware.containers == 0
     parts = (
         f"{awaited}{for_now}" if found.run.waits else "",
-        containers_text(found.hardware) if none_runs else "",
+        # Those that run are not the trainer's, where nothing else gives the word.
+        containers_text(found.hardware) if none_runs or not found.run.waits else "",
     )
     return "; ".join(filter(None, parts))
 
