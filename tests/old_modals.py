@@ -1,5 +1,6 @@
 """Environments with the modals that gyms lock, made once and kept in pytest's cache."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -17,10 +18,14 @@ def python_with(modal: str) -> str:
     assert uv, "run the tests with `uv run pytest`: this one makes environments of its own"
     home = CACHE / f"{sys.implementation.cache_tag}-modal-{modal}"
     python = home / "bin" / "python"
-    if not (home / "complete").exists():
-        own = ["--quiet", "--clear", "--python", sys.executable]
-        subprocess.run([uv, "venv", *own, str(home)], check=True)
-        into = ["--quiet", "--compile-bytecode", "--python", str(python)]
-        subprocess.run([uv, "pip", "install", *into, f"modal=={modal}", "rich"], check=True)
-        (home / "complete").touch()
+    CACHE.mkdir(exist_ok=True)
+    # Workers run beside each other: the first makes it, the others wait until it is whole.
+    with (CACHE / f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "complete").exists():
+            own = ["--quiet", "--clear", "--python", sys.executable]
+            subprocess.run([uv, "venv", *own, str(home)], check=True)
+            into = ["--quiet", "--compile-bytecode", "--python", str(python)]
+            subprocess.run([uv, "pip", "install", *into, f"modal=={modal}", "rich"], check=True)
+            (home / "complete").touch()
     return str(python)
