@@ -1677,16 +1677,13 @@ CHANGE = "only after a change"
 
 
 class Kind(NamedTuple):
-    """A kind of failure; `words` tell of it, in lower case: words, or words ~ regex.
-
-    A `fault` ends a process, a `request` is one of many. `restart` says whether that helps.
-    """
+    """A kind of failure, and what a user does about it."""
 
     name: str
-    nature: Literal["fault", "request", "error"]
-    restart: str | None
+    nature: Literal["fault", "request", "error"]  # a fault ends a process, a request is one of many
+    restart: str | None  # whether that helps
     next: str | None
-    words: str
+    words: str  # that tell of it, in lower case: words, or words ~ regex
 
 
 def _status(number: str) -> str:
@@ -2015,19 +2012,6 @@ def _unquoted(said: str) -> str:
     return "" if SAMPLE.match(said) else QUOTE.split(said, maxsplit=1)[0]
 
 
-def _is_noise(message: str) -> bool:
-    return NOISE.match(message) is not None
-
-
-def _tells(message: str) -> bool:
-    """Whether a line means something by itself."""
-    return not (BOILERPLATE.match(message.strip()) or _is_noise(message))
-
-
-def _is_handled(message: str) -> bool:
-    return _has(message.lower(), HANDLED)
-
-
 # ======================================================================================
 # Diagnosis: a log tail -> events -> what still stands of them -> the cause, and how far the
 # work has come. Pure: it knows of no run and of no clock.
@@ -2073,15 +2057,12 @@ class Progress(NamedTuple):
     left_seconds: Seconds | None = None
 
 
-What: TypeAlias = Literal[
-    "failure", "retry", "progress", "counter", "success", "end", "shut", "gone", "data"
-]
-
-
 class Event(NamedTuple):
     """What some lines of one writer tell: `numbers` are theirs, `line` is the one to show."""
 
-    what: What
+    what: Literal[
+        "failure", "retry", "progress", "counter", "success", "end", "shut", "gone", "data"
+    ]
     line: Line
     numbers: tuple[int, ...] = ()
     kind: Kind = OTHER
@@ -2114,23 +2095,18 @@ class Blocker:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the log tail tells.
-
-    `alive_at` is its newest sign of life, `failed_at` its last failure's time, `since` its first
-    line's. `noise` says that it holds nothing but health checks, `whole` that it is the whole
-    log, `begins_above` that the chain of its failures may begin before it.
-    """
+    """What the log tail tells."""
 
     blocker: Blocker | None = None
     activity: str | None = None
     activity_at: EpochSeconds | None = None
-    since: EpochSeconds | None = None
-    noise: bool = False
-    failed_at: EpochSeconds | None = None
-    alive_at: EpochSeconds | None = None
+    since: EpochSeconds | None = None  # the time of its first line
+    noise: bool = False  # it holds nothing but health checks
+    failed_at: EpochSeconds | None = None  # the last failure
+    alive_at: EpochSeconds | None = None  # the newest sign of life
     progress: Progress | None = None
-    begins_above: bool = False
-    whole: bool = False
+    begins_above: bool = False  # the chain of its failures may begin before it
+    whole: bool = False  # it is the whole log
 
 
 def diagnose(tail: str, asked: int = 0) -> Diagnosis:
@@ -2150,14 +2126,15 @@ def diagnose(tail: str, asked: int = 0) -> Diagnosis:
     cause = _cause_of(chain)
     passed = {number for event in events for number in event.numbers}
     left = (line for line in reversed(lines) if line.number not in passed)
-    active = next((line for line in left if _tells(line.message)), None)
+    telling = (line for line in left if not BOILERPLATE.match(line.message.strip()))
+    active = next((line for line in telling if not NOISE.match(line.message)), None)
     before = cause and signs and signs[0].number < cause.first.line.number
     return Diagnosis(
         blocker=_blocker(cause, chain) if cause else None,
         activity=active.message.strip() if active else None,
         activity_at=active.at or None if active else None,
         since=lines[0].at or None,
-        noise=all(_is_noise(line.message) for line in lines),
+        noise=all(NOISE.match(line.message) for line in lines),
         failed_at=_newest(event.line.at for event in events if event.what == "failure"),
         alive_at=signs[-1].at if signs else None,
         progress=_progress(events),
@@ -2252,7 +2229,7 @@ def _events(said: Sequence[Line]) -> list[Event]:
         previous = last if start == ended else Event("data", line)
         if event and _goes_with(event, last):
             events[-1] = last._replace(what="retry", attempt=event.attempt, attempts=event.attempts)
-        elif previous.what == "failure" and _is_handled(line.message):
+        elif previous.what == "failure" and _has(line.message.lower(), HANDLED):
             events[-1] = last._replace(what="retry")
         elif event and not (ending and event.what == "failure"):
             retried = event.what == "failure" and previous.attempt < previous.attempts
@@ -2338,10 +2315,10 @@ def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
     # Nobody caught what passed the outermost frame, or what another process tells.
     uncaught = "in <module>" in "".join(frames) or any(_echoes(line.message) for line in exceptions)
     mild = MILD.search(said[start].head) and not SEVERE.search(said[start].head)
-    what: What = "retry" if mild or _is_handled(before) else "failure"
+    handled = mild or _has(before.lower(), HANDLED)
     tried = any(map(GRADER.search, seen)) and not uncaught
     kind, side = kind_of(cause.message) or OTHER, _side(cause.writer)
-    return end, Event(what, cause, numbers, kind, side, tried=tried)
+    return end, Event("retry" if handled else "failure", cause, numbers, kind, side, tried=tried)
 
 
 def _first_cause(exceptions: Sequence[Line]) -> Line:
@@ -2360,23 +2337,22 @@ def _whole_message(said: Sequence[Line], at: int) -> tuple[int, Line]:
     """An exception's line with what it goes on with: lines set in, or the output it announces."""
     first, message = said[at], said[at].message.strip()
     announced = OUTPUTS.search(message)
-    flush = announced or LISTS.search(message)
-    goes_on = partial(_goes_on, first, margin="" if flush else "  ")
-    rest = list(itertools.takewhile(goes_on, said[at + 1 : at + OUTPUT]))
-    parts = (line.message.strip() for line in rest)
+    margin = "" if announced or LISTS.search(message) else "  "
+    logged = bool(LOGGED.search(first.head))
+    parts: list[str] = []
+    for line in said[at + 1 : at + OUTPUT]:
+        part = line.message.strip()
+        begins = _opens_traceback(line) or part.startswith(BETWEEN)
+        alike = bool(LOGGED.search(line.head)) == logged and line.message.startswith(margin)
+        if begins or not alike or line.at - first.at > 1:
+            break
+        parts.append(part)
+    end = at + 1 + len(parts)
     if announced:
-        parts = (part for part in parts if kind_of(part) or WRONG.search(part.lower()))
+        parts = [part for part in parts if kind_of(part) or WRONG.search(part.lower())]
     telling = (part for part in parts if not BOILERPLATE.match(part))
     whole = " ".join([message, *itertools.islice(telling, SAID - 1)])
-    return at + 1 + len(rest), first._replace(message=whole)
-
-
-def _goes_on(first: Line, line: Line, margin: str) -> bool:
-    """Whether a line goes on with the message that the first begins."""
-    if _opens_traceback(line) or line.message.strip().startswith(BETWEEN):
-        return False
-    alike = bool(LOGGED.search(line.head)) == bool(LOGGED.search(first.head))
-    return alike and line.message.startswith(margin) and line.at - first.at <= 1
+    return end, first._replace(message=whole)
 
 
 def _event(line: Line) -> Event | None:
@@ -2385,7 +2361,7 @@ def _event(line: Line) -> Event | None:
     lowered = message.lower()
     begun = STEP.match(message)
     whole = f"{line.head} {message}".lstrip()
-    if not begun and (TABLE.match(whole) or PYTEST.search(whole) or _is_noise(message)):
+    if not begun and (TABLE.match(whole) or PYTEST.search(whole) or NOISE.match(message)):
         return None
     if "%|" in message:
         return _counter(line, message)
@@ -2408,7 +2384,7 @@ def _outcome(line: Line, message: str) -> Event | None:
     if _has(lowered, SUCCESS):
         return Event("success", line)
     ends = "code" in lowered or "uncaught" in lowered
-    if ends and GONE.search(lowered) and not _is_handled(message):
+    if ends and GONE.search(lowered) and not _has(lowered, HANDLED):
         return Event("gone", line)
     if message.startswith("{'train_runtime"):
         return Event("shut", line)
@@ -2427,7 +2403,7 @@ def _failing(line: Line, message: str, said: str) -> Event | None:
     unheard = kind.nature != "fault" if warned else not (named or retry or known)
     # W&B tries again by itself, for days.
     unheard |= message.startswith("wandb: ") and kind.name in SYNCED
-    if unheard or _is_handled(message) or (BOILERPLATE.match(message) and not retry):
+    if unheard or _has(lowered, HANDLED) or (BOILERPLATE.match(message) and not retry):
         return None
     around = f"{line.writer} {line.head} {lowered}".lower()
     if kind.name in ("killed", "host_oom", "hang") and not named and _has(around, TRIED_OUT):
