@@ -2901,7 +2901,6 @@ def _is_stuck(judged: Judgement) -> bool:
 # Secrets: training logs print their environment, and a screen or a chat is no place for it.
 # ======================================================================================
 
-SECRET_SHOWN = 4
 # Characters of one text that are shown: far above any real id, URL or phase name.
 FIELD_LIMIT = 1_000
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
@@ -2943,31 +2942,24 @@ _CODE_OR_PATH = re.compile(
     r"[(\[]|os\.environ|^-?\d+\.\d+$|^\$|^(?:~|\.{1,2})?/|^\w+://|/[^/]*\.[A-Za-z]\w{0,4}$"
 )
 # Words without which a line holds no credential: looking for them is much faster than for those.
-_TRACES = (
-    "ak-", "as-", "wk-", "ws-", "sk-", "hf_", "ghp_", "gho_", "ghr_", "ghs_", "ghu_",
-    "github_pat_", "glpat-", "xox", "bearer", "key", "secret", "password", "_token", "-token",
-    "login", "://", "eyj", "aiza", "basic",
-)  # fmt: skip
+_TRACES = _listed("""ak-; as-; wk-; ws-; sk-; hf_; ghp_; gho_; ghr_; ghs_; ghu_; github_pat_;
+    glpat-; xox; bearer; key; secret; password; _token; -token; login; ://; eyj; aiza; basic""")
 
 
 def mask_secrets(text: str) -> str:
     """Show each credential in the text as its first four characters and `…`."""
-    return "".join(map(_mask_line, text.splitlines(keepends=True)))
-
-
-def _mask_line(line: str) -> str:
-    lowered = line.casefold()
-    if not any(trace in lowered for trace in _TRACES):
-        return line
-    for pattern in (_HEADER, _TOKEN, _IN_URL, _ASSIGNED):
-        line = pattern.sub(_mask, line)
-    return line
+    lines = text.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        if _has(line.casefold(), _TRACES):
+            for pattern in (_HEADER, _TOKEN, _IN_URL, _ASSIGNED):
+                lines[at] = pattern.sub(_mask, lines[at])
+    return "".join(lines)
 
 
 def _mask(match: re.Match[str]) -> str:
     if match.re is _ASSIGNED and _CODE_OR_PATH.search(match["token"]):
         return match[0]
-    return f"{match['before']}{match['token'][:SECRET_SHOWN]}…"
+    return f"{match['before']}{match['token'][:4]}…"
 
 
 def masked(value: T, mask: Callable[[str], str]) -> T:
@@ -3902,10 +3894,8 @@ async def _ask_gpus(
 # the only hold on the terminal.
 # ======================================================================================
 
-# Log entries; the limit is that of `modal app logs`.
-TAIL_DEFAULT, TAIL_LIMIT = 200, 20_000
-# Seconds.
-TIMEOUT_DEFAULT, TIMEOUT_LIMIT = 60.0, 86_400
+# Log entries, as many as `modal app logs` gives; seconds.
+TAIL_LIMIT, TIMEOUT_LIMIT = 20_000, 86_400
 # Seconds between two looks of --watch, and between two of the line under the logs of --follow.
 INTERVAL_DEFAULT = 15.0
 # Log entries that are asked for where the cause of a failure may stand above the tail, and pieces
@@ -3913,7 +3903,6 @@ INTERVAL_DEFAULT = 15.0
 LOOKED_BACK = FOLLOWED = 5_000
 # Seconds for which a look at the run may hold up the logs that are followed.
 GLANCE = 2.0
-ENDED_OTHERWISE = 5
 # The verdicts of a list in the order in which they are shown: those that need somebody first.
 NEEDS = ("died", "stuck", "orphaned", "slow", "waiting", "running", "unknown", "queued")
 ERASE_LINE = b"\r\x1b[2K"
@@ -3925,7 +3914,7 @@ class Options:
 
     query: str | None = None
     output: Literal["tail", "no_logs", "follow", "watch"] = "tail"
-    tail: int = TAIL_DEFAULT
+    tail: int = 200
     interval: Seconds = INTERVAL_DEFAULT
     limit: int = CANDIDATES_SHOWN
     env: str | None = None
@@ -3934,7 +3923,7 @@ class Options:
     json: bool = False
     show_secrets: bool = False
     debug: bool = False
-    timeout: Seconds = TIMEOUT_DEFAULT
+    timeout: Seconds = 60.0
 
     @property
     def mask(self) -> Callable[[str], str]:
@@ -3963,7 +3952,8 @@ def _within(number: type[Number], least: float, most: float) -> Callable[[str], 
     return read
 
 
-def _new_parser() -> _Parser:
+def parse_arguments(words: Sequence[str]) -> Options:
+    """Judge the command line before any reading; ProgressError where it is wrong."""
     parser = _Parser(prog="run_progress.py", allow_abbrev=False)
     parser.add_argument("query", metavar="RUN", nargs="?", type=read_query)
     output = parser.add_mutually_exclusive_group()
@@ -3978,12 +3968,6 @@ def _new_parser() -> _Parser:
     for switch in ("--hardware", "--json", "--show-secrets", "--debug"):
         parser.add_argument(switch, action="store_true")
     parser.add_argument("--timeout", type=_within(float, 0.1, TIMEOUT_LIMIT), metavar="S")
-    return parser
-
-
-def parse_arguments(words: Sequence[str]) -> Options:
-    """Judge the command line before any reading; ProgressError where it is wrong."""
-    parser = _new_parser()
     given = parser.parse_args(words)
     if given.query is not None and not clean(given.query).strip():
         parser.error("RUN is empty, or can't be printed: give an id or a part of one")
@@ -4010,15 +3994,23 @@ def show_run(options: Options) -> int:
         require_modal()
         if options.query is None:
             return show_list(options)
-        found = find_run(options, options.query, logs)
+        reading = read_run(options.query, source_of(options, logs))
+        with spinner("reading the run from Modal"):
+            found = masked(asyncio.run(reading), options.mask)
+        if options.hardware and found.hardware and found.hardware.unknown:
+            note(options, f"not all that Modal knows is there: {found.hardware.unknown}")
         if options.output == "watch":
             return watch(looks_at_run(options, found), options.interval)
         show_found = show_object if options.json else show_blocks
         return show_found(options, found, logs)
 
 
-def source_of(options: Options, when_known: Callable[[Run], None] = lambda _: None) -> Source:
+def source_of(options: Options, logs: Command | None = None) -> Source:
     """Where to read, who hears of what meanwhile, and when Modal itself is asked."""
+
+    def when_known(run: Run) -> None:
+        if logs and run.app_id and options.output == "tail":
+            logs.ask(logs_words(options, run.app_id))
 
     async def ask(run: Run, app: App) -> Hardware | None:
         wanted = options.hardware or asks_modal(run, app, time.time())
@@ -4033,21 +4025,6 @@ def logs_words(options: Options, app_id: str, *amount: str) -> list[str]:
     amount = amount or ("--tail", str(options.tail))
     env = ["-e", options.env] if options.env else []
     return ["app", "logs", app_id, *amount, "--timestamps", *env]
-
-
-def find_run(options: Options, query: str, logs: Command | None) -> Found:
-    """Read the run, with its log command told what to fetch as soon as that is known."""
-
-    def when_known(run: Run) -> None:
-        if logs and run.app_id and options.output == "tail":
-            logs.ask(logs_words(options, run.app_id))
-
-    reading = read_run(query, source_of(options, when_known))
-    with spinner("reading the run from Modal"):
-        found = masked(asyncio.run(reading), options.mask)
-    if options.hardware and found.hardware and found.hardware.unknown:
-        note(options, f"not all that Modal knows is there: {found.hardware.unknown}")
-    return found
 
 
 def show_blocks(options: Options, found: Found, logs: Command | None) -> int:
@@ -4239,6 +4216,8 @@ def looks_at_list(options: Options) -> Iterator[Look]:
 
 def looks_at_run(options: Options, found: Found) -> Iterator[Look]:
     """The run, again and again; new is its verdict where that, or what it stands on, changed."""
+    from rich.console import Group
+
     said: tuple[object, ...] = ()
     was_over = False
     note(options, *found.failures)
@@ -4250,7 +4229,13 @@ def looks_at_run(options: Options, found: Found) -> Iterator[Look]:
             line += f"; attempt {run.attempt or 'unknown'}, app {run.app_id or 'none'}"
         new = [line] if standing != said else []
         status = status_of_end(found, judged, was_over=was_over)
-        yield watch_blocks(found, judged), new, status
+        out = new_console()
+        progress = progress_block(found, judged, bar=out.width < PIPE_WIDTH)
+        answer = verdict_block(found, judged)
+        whole = Group(*progress, "", *rollouts_block(found, out.width), "", *answer)
+        # Where not all has room, the answer comes first.
+        has_room = len(out.render_lines(whole)) < out.height
+        yield whole if has_room else Group(*answer, "", *progress), new, status
         said, was_over = standing, found.live is False
         found = look_again(options, found)
 
@@ -4265,21 +4250,7 @@ def status_of_end(found: Found, judged: Judgement, *, was_over: bool) -> int | N
     if not (run.ended and word != "retrying") and not (found.live is False and sure):
         return None
     unsure = word == "unknown" and found.has_result is None
-    return complain(found.failures) if unsure else ENDED_OTHERWISE
-
-
-def watch_blocks(found: Found, judged: Judgement) -> RenderableType:
-    """What --watch shows on a terminal: where not all has room, the answer first."""
-    from rich.console import Group
-
-    out = new_console()
-    progress = progress_block(found, judged, bar=out.width < PIPE_WIDTH)
-    rollouts = rollouts_block(found, out.width)
-    answer = verdict_block(found, judged)
-    whole = Group(*progress, "", *rollouts, "", *answer)
-    if len(out.render_lines(whole)) < out.height:
-        return whole
-    return Group(*answer, "", *progress)
+    return complain(found.failures) if unsure else 5
 
 
 def wait_while_read(interval: Seconds) -> None:
@@ -4349,7 +4320,15 @@ def tell(line: str, *, dim: bool = False) -> None:
 
 def main() -> int:
     """Run the command; errors become one line and an exit status, never a traceback."""
-    prepare_streams()
+    for name in ("stdout", "stderr"):
+        # It may be closed from the start.
+        stream = getattr(sys, name) or Path(os.devnull).open("w")  # noqa: SIM115
+        setattr(sys, name, stream)
+        if isinstance(stream, io.TextIOWrapper):  # what it can't hold is replaced
+            stream.reconfigure(errors="replace")
+    # A read that was given up leaves futures and generators in the SDK that nobody awaits.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore")
     try:
         return run_command(sys.argv[1:])
     except BrokenPipeError:  # the reader has what it wanted
@@ -4389,19 +4368,6 @@ def unexpected(error: Exception) -> ProgressError:
     over = f", while handling: {error.__context__}" if error.__context__ else ""
     words = f"{type(error).__name__}: {error} ({place}){over}; --debug shows the traceback"
     return ProgressError(clean(" ".join(words.split())))
-
-
-def prepare_streams() -> None:
-    """Keep what a stream can't hold, and what is not meant for the user, from showing."""
-    for name in ("stdout", "stderr"):
-        # It may be closed from the start.
-        stream = getattr(sys, name) or Path(os.devnull).open("w")  # noqa: SIM115
-        setattr(sys, name, stream)
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    # A read that was given up leaves futures and generators in the SDK that nobody awaits.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    warnings.simplefilter("ignore")
 
 
 if __name__ == "__main__":
