@@ -2022,8 +2022,7 @@ def _unquoted(said: str) -> str:
 CHAIN, CLOSE, GRACE, QUIET = 60.0, 20.0, 30.0, 180.0
 # Retries of one thing that are a blocker: so many, for so long (while all starts, for this many
 # times that) or of that share of the attempts.
-STARTING = 3
-RETRIES, RETRIED_FOR, ATTEMPTS_USED = 3, 60.0, 0.75
+RETRIES, RETRIED_FOR, STARTING, ATTEMPTS_USED = 3, 60.0, 3, 0.75
 # Characters of the longest line that opens a block of data.
 OPENING = 120
 # Lines of a message or of the output in it that are read, and of these that are told.
@@ -2505,16 +2504,6 @@ class Group(NamedTuple):
     blocks: bool
 
 
-def _group(events: Sequence[Event], patience: Seconds) -> Group:
-    first, last = events[0], events[-1]
-    repeats = (REPEATED.search(event.line.message) for event in events)
-    times = sum(1 + int(found[1]) if found else 1 for found in repeats)
-    lasts = last.line.at - first.line.at >= patience
-    lasts |= last.attempt >= ATTEMPTS_USED * (last.attempts or math.inf)
-    often = max(times, last.attempt) >= RETRIES
-    return Group(first, last, times, last.what == "failure" or (often and lasts))
-
-
 def _chain(standing: Sequence[Event], patience: Seconds) -> list[Group]:
     """The newest failure that blocks, and what may have led to it, the newest first."""
     alike: dict[object, list[Event]] = {}
@@ -2523,7 +2512,15 @@ def _chain(standing: Sequence[Event], patience: Seconds) -> list[Group]:
         message = REPEATED.sub("", event.line.message)
         shape = url[0] if url else re.sub(r"https?://\S+|0x[0-9a-f]+|\d+", "0", message)
         alike.setdefault((event.kind.name, event.what, shape), []).append(event)
-    groups = [_group(events, patience) for events in alike.values()]
+    groups: list[Group] = []
+    for events in alike.values():
+        first, last = events[0], events[-1]
+        repeats = (REPEATED.search(event.line.message) for event in events)
+        times = sum(1 + int(found[1]) if found else 1 for found in repeats)
+        lasts = last.line.at - first.line.at >= patience
+        lasts |= last.attempt >= ATTEMPTS_USED * (last.attempts or math.inf)
+        often = max(times, last.attempt) >= RETRIES
+        groups.append(Group(first, last, times, last.what == "failure" or (often and lasts)))
     groups.sort(key=lambda group: group.last.line.number, reverse=True)
     chain: list[Group] = []
     horizon = 0.0
@@ -4006,7 +4003,7 @@ def show_run(options: Options) -> int:
 
 
 def source_of(options: Options, logs: Command | None = None) -> Source:
-    """Where to read, who hears of what meanwhile, and when Modal itself is asked."""
+    """Where to read, who hears of what meanwhile, as the logs do, and when Modal is asked."""
 
     def when_known(run: Run) -> None:
         if logs and run.app_id and options.output == "tail":
