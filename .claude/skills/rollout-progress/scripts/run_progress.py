@@ -1091,9 +1091,8 @@ class Volume:
     async def within_half(self, answer: Awaitable[T], what: str) -> T:
         """What comes within half the time left, so that a stand-in can be read; else ReadError."""
         half = (asyncio.get_running_loop().time() + self.deadline) / 2
-        return await self._wait_for(
-            asyncio.shield(answer), what, half
-        )  # which can be awaited again
+        shielded = asyncio.shield(answer)  # it may be awaited again
+        return await self._wait_for(shielded, what, half)
 
     async def list_within_half(self, folder: str) -> dict[str, int]:
         """The same where other files stand in for these: none, where it failed."""
@@ -2018,7 +2017,8 @@ def _unquoted(said: str) -> str:
 # ======================================================================================
 
 # Seconds within which one failure may have led to the next, where no timeout says more; within
-# which a line that only mentions one explains another; that Modal gives a preempted container.
+# which a line that only mentions one explains another; that Modal gives a preempted container;
+# for which a failure of what grades answers has to be the last before it counts.
 CHAIN, CLOSE, GRACE, QUIET = 60.0, 20.0, 30.0, 180.0
 # Retries of one thing that are a blocker: so many, for so long (while all starts, for this many
 # times that) or of that share of the attempts.
@@ -3919,7 +3919,7 @@ class Options:
     hardware: bool = False
     json: bool = False
     show_secrets: bool = False
-    debug: bool = False
+    debug: bool = False  # looked for in the words, since a wrong command line makes no Options
     timeout: Seconds = 60.0
 
     @property
