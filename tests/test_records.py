@@ -337,6 +337,16 @@ def test_a_step_is_whole_once_a_later_one_has_begun_or_the_run_completed() -> No
     assert steps_of(records, **completed) == [(3, 42), (2, 41), (1, 40)]
 
 
+def test_a_step_that_the_rollouts_do_not_allow_is_not_whole_either() -> None:
+    """After a resume the step can be an old one, and a crash makes its record final."""
+    resumed = at_step(9, attempt_count=2, resume_from_iteration=5)
+    run = parse(status="running", metadata=resumed)
+    run = tool.with_timings(run, {6: lane(train_models=36), 7: lane(train_models=37)})
+    borne_out = tool.step_borne_out(run, [tool.Rollout(6)])
+    assert borne_out.step == tool.Step(8, None, "step")
+    assert [timings.step for timings in borne_out.steps] == [7]
+
+
 def test_the_steps_of_an_attempt_that_was_given_up_do_not_count() -> None:
     records = {
         "00000004__driver.json": {**lane(train_models=40), "lane_start_unix_s": 500},

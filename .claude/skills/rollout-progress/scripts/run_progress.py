@@ -247,6 +247,11 @@ class Run:
         return self.steps[0] if self.steps else None
 
     @property
+    def last_whole_step(self) -> int:
+        """The newest step that can be whole: the one below the current one, while it runs."""
+        return self.step.current - (self.status != "completed") if self.step else COUNT_LIMIT
+
+    @property
     def last_rollout_id(self) -> int:
         """The newest rollout that must have been recorded by now, -1 for none."""
         latest = self.latest_rollout.rollout_id if self.latest_rollout else -1
@@ -546,7 +551,8 @@ def step_borne_out(run: Run, rollouts: Sequence[Rollout]) -> Run:
         return run
     recorded = max((rollout.rollout_id for rollout in rollouts), default=point)
     under_way = max(recorded, point) + (1 if run.phase in TRAINING and not run.asynchronous else 2)
-    return replace(run, step=replace(run.step, current=min(run.step.current, under_way)))
+    run = replace(run, step=replace(run.step, current=min(run.step.current, under_way)))
+    return replace(run, steps=tuple(each for each in run.steps if each.step <= run.last_whole_step))
 
 
 def _is_false(value: object, key: str) -> bool:
@@ -672,15 +678,14 @@ def newest_timing_files(written: Mapping[str, int], steps: int) -> dict[int, str
 
 def with_timings(run: Run, records: Mapping[int, object]) -> Run:
     """The run with what the driver's timing records tell, by their rollouts' ids."""
-    # A crash makes its step's record final, too: only a step below the current one is whole.
-    last = run.step.current - (run.status != "completed") if run.step else COUNT_LIMIT
     asynchronous = False
     steps: list[Timings] = []
     for rollout_id, record in sorted(records.items(), reverse=True):
         phases = _phases_of(_member(record, "phases"))
         # Then rollouts are made while it trains.
         asynchronous = asynchronous or "wait_for_rollout" in (name for _, name, _ in phases)
-        whole = rollout_id < last and not _is_false(record, "final")
+        # A crash makes its step's record final, too.
+        whole = rollout_id < run.last_whole_step and not _is_false(record, "final")
         if phases and whole and not run.began_after(_number(record, "lane_start_unix_s")):
             total = sum(seconds for _, name, seconds in phases if name not in BESIDE_THE_STEP)
             steps.append(Timings(rollout_id + 1, tuple(phase[1:] for phase in phases), total))
@@ -1231,7 +1236,7 @@ async def read_run(query: str, source: Source) -> Found:
             left = has_result or await volume.within_half(_left_result(volume, run_id), RESULTS)
             has_result = left
     run = with_timings(parse_run(record, run_id), timings)
-    run = with_timings(step_borne_out(run, rollouts), timings) if counted else run
+    run = step_borne_out(run, rollouts) if counted else run
     return Found(
         run=replace(run, submitted=run.submitted and not rollouts),
         app=app,
@@ -3529,7 +3534,7 @@ def show(console: Console, lines: Iterable[RenderableType]) -> None:
 
 
 # ======================================================================================
-# JSON: the same facts as one object, for programs. README gives its schema.
+# JSON: the same facts as one object, for programs.
 # ======================================================================================
 
 
@@ -3710,9 +3715,10 @@ class Command:
             stdin.flush()
 
     def lines(self, patience: Seconds | None) -> Iterator[bytes]:
-        """The output as it comes, in whole lines, until it ends; nothing, every TICK seconds.
+        """The output as it comes, in whole lines, until it ends.
 
-        Raises ProgressError if modal failed, or took longer than `patience`, None for ever.
+        Where `patience` is None, it may take for ever: then what a line has so far, or nothing,
+        comes every TICK seconds. Raises ProgressError if modal failed, or took longer than that.
         """
         pipe = cast("IO[bytes]", self._child.stdout).fileno()
         deadline = math.inf if patience is None else time.monotonic() + patience
@@ -3726,11 +3732,12 @@ class Command:
                 whole, newline, begun = (begun + chunk).rpartition(b"\n")
                 if newline:
                     yield whole + newline
-            elif begun or time.monotonic() < deadline:
+            elif time.monotonic() >= deadline:
+                yield begun
+                raise ProgressError(f"{self._name} did not end within {patience:g} s")
+            elif patience is None:
                 yield begun
                 begun = b""
-            else:
-                raise ProgressError(f"{self._name} did not end within {patience:g} s")
         if begun:
             yield begun
         status = self._child.wait()
