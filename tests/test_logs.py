@@ -104,6 +104,8 @@ def tail(*lines: str) -> str:
         ("[rollout 11] reward, attempt 13 of 15: 401 Unauthorized for url https://x", "auth"),
         ("[rollout 12] 429 Too Many Requests for url https://x", "rate_limited"),
         ("Exception: judge gave no score after 60 attempts", "traceback"),
+        ("attempt 5 of 5: Error code: 429 - {'error': 'insufficient_quota'}", "quota"),
+        ("TimeoutError: waiting for workers: the node does not have enough resources", "resources"),
         (
             "2026-09-01 12:00:00 | ERROR    | slime.rollout:generate:212 - ValueError: x",
             "traceback",
@@ -189,6 +191,27 @@ def test_a_failure_far_older_than_the_newest_is_not_its_cause() -> None:
     blocker = tool.diagnose("".join(lines)).blocker
     assert blocker is not None
     assert blocker.kind == "auth"
+
+
+def test_what_failed_long_before_a_wait_that_never_ends_is_its_cause() -> None:
+    failure = "(Engine pid=1) ERROR: address already in use"
+    waits = ["http://10.0.0.4:15000/health_generate not up yet, retrying"] * 300
+    judged = tool.diagnose(tail(failure, *["Loading the model"] * 100, *waits))
+    assert judged.blocker is not None
+    assert judged.blocker.kind == "config"
+
+
+def test_an_exception_that_nobody_caught_is_no_attempt_that_is_made_again() -> None:
+    judged = tool.diagnose(
+        tail(
+            "Connection refused [Retry 1/5]",
+            "Traceback (most recent call last):",
+            '  File "download.py", line 12, in <module>',
+            "PermissionError: [Errno 13] Permission denied: '/data'",
+        )
+    )
+    assert judged.blocker is not None
+    assert judged.blocker.line == "PermissionError: [Errno 13] Permission denied: '/data'"
 
 
 def test_a_refused_request_that_was_made_again_is_not_the_cause_of_what_comes_later() -> None:

@@ -1742,6 +1742,11 @@ KINDS = (
         worker died or was; connect to gcs; gcs ~ \bgcs\b.{0,60}(?:not reach|fail|lost|dead|died);
         is dead|died ~
         (?:actor|node|raylet|scheduler|engine\w*|detokenizer)\b.{0,60}(?:dead|died)"""),
+    Kind("resources", "error", None, "ask for less, or for what a node has of GPUs and memory",
+        r"""no available node types; cannot be scheduled; infeasible; gpu capacity;
+        resources ~ (?:insufficient|not (?:have )?(?:enough|sufficient)) resources;
+        less than total desired; create placement group;
+        placement group ~ group.{0,80}(?:timed out|timeout|not ready)"""),
     Kind("hang", "fault", None, "what it waits for does not answer: look at that server's log",
         r"""watchdog time; timeout check failed; not up yet; still waiting; for recv operation;
         for send operation; rpc call to ~ rpc call to \w{1,60} timed out; memory broadcast block;
@@ -1757,10 +1762,6 @@ KINDS = (
         r"""found inf; non-finite; loss scale already at minimum;
         nan ~ (?:found|detected) nan\b|\bnan (?:or inf )?(?:found|detected|loss|in)\b|
         (?:loss|grad|norm|logits?|rewards?) (?:is|are|was|became|contains?) nan"""),
-    Kind("resources", "error", None, "ask for less, or for what a node has of GPUs and memory",
-        r"""no available node types; cannot be scheduled; infeasible; gpu capacity;
-        insufficient resources; less than total desired; create placement group;
-        placement group ~ group.{0,80}(?:timed out|timeout|not ready)"""),
     Kind("quota", "request", CHANGE, "neither waiting nor a new start helps: raise the limit",
         """insufficient_quota; exceeded your current quota; spend limit; spending limit;
         billing hard limit; credit balance; payment required; insufficient credit"""),
@@ -2073,6 +2074,7 @@ class Event(NamedTuple):
     side: Side = "both"
     mention: bool = False
     tried: bool = False  # by what grades answers: it fails often, and scores 0
+    uncaught: bool = False  # so that nothing tries again
     attempt: int = 1
     attempts: int = 0
     counter: Progress = Progress("", 0, 0)
@@ -2236,7 +2238,8 @@ def _events(said: Sequence[Line]) -> list[Event]:
         elif previous.what == "failure" and _has(line.message.lower(), HANDLED):
             events[-1] = last._replace(what="retry")
         elif event and not (ending and event.what == "failure"):
-            retried = event.what == "failure" and previous.attempt < previous.attempts
+            retried = previous.attempt < previous.attempts and not event.uncaught
+            retried &= event.what == "failure"
             events.append(event._replace(what="retry") if retried else event)
             ended = at
     return events
@@ -2322,7 +2325,8 @@ def _traceback(said: Sequence[Line], start: int) -> tuple[int, Event]:
     handled = mild or _has(before.lower(), HANDLED)
     tried = any(map(GRADER.search, seen)) and not uncaught
     kind, side = kind_of(cause.message) or OTHER, _side(cause.writer)
-    return end, Event("retry" if handled else "failure", cause, numbers, kind, side, tried=tried)
+    event = Event("retry" if handled else "failure", cause, numbers, kind, side)
+    return end, event._replace(tried=tried, uncaught=uncaught)
 
 
 def _first_cause(exceptions: Sequence[Line]) -> Line:
@@ -2402,7 +2406,10 @@ def _failing(line: Line, message: str, said: str) -> Event | None:
     named = None if warned else EXCEPTION.match(said)
     attempt = ATTEMPT.search(lowered)
     retry = attempt or _has(lowered, RETRY)
-    known = kind_of(message if named else _unquoted(said)) or (kind_of(message) if retry else None)
+    known = kind_of(message if named else _unquoted(said))
+    if retry or (known and known.nature == "request"):  # a reply may be quoted, which tells why
+        whole = kind_of(message)
+        known = whole if whole and whole.nature == "request" else known or whole
     kind = known or OTHER
     unheard = kind.nature != "fault" if warned else not (named or retry or known)
     # W&B tries again by itself, for days.
@@ -2533,7 +2540,9 @@ def _chain(standing: Sequence[Event], patience: Seconds) -> list[Group]:
     for group in itertools.dropwhile(lambda group: not group.blocks, groups):
         if group.last.line.at < horizon and not echoes:
             break
-        echoes = echoes and group.first.echo  # which say that something was before
+        first = group.first
+        waits = first.what == "retry" and first.kind.name == "hang"
+        echoes = echoes and (first.echo or waits)  # which say that something was before
         chain.append(group)
         since = group.first.line.at - _stated(group.first) - CHAIN
         horizon = min(horizon or since, since)
