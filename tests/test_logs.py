@@ -105,6 +105,7 @@ def tail(*lines: str) -> str:
         ("[rollout 12] 429 Too Many Requests for url https://x", "rate_limited"),
         ("Exception: judge gave no score after 60 attempts", "traceback"),
         ("attempt 5 of 5: Error code: 429 - {'error': 'insufficient_quota'}", "quota"),
+        ("TimeoutError: Timed out after 600 s waiting for the update lock", "hang"),
         ("TimeoutError: waiting for workers: the node does not have enough resources", "resources"),
         (
             "2026-09-01 12:00:00 | ERROR    | slime.rollout:generate:212 - ValueError: x",
@@ -212,6 +213,15 @@ def test_an_exception_that_nobody_caught_is_no_attempt_that_is_made_again() -> N
     )
     assert judged.blocker is not None
     assert judged.blocker.line == "PermissionError: [Errno 13] Permission denied: '/data'"
+
+
+@pytest.mark.parametrize("end", ["Job 'raysubmit_b2' failed", "Runner failed with exit code: 1"])
+def test_what_is_only_mentioned_before_all_ends_is_what_it_ends_of(end: str) -> None:
+    mention = "Could not override 'actor_rollout_ref.rollout.tensor_parallel'."
+    assert tool.diagnose(tail(mention)).blocker is None
+    blocker = tool.diagnose(tail(mention, end)).blocker
+    assert blocker is not None
+    assert blocker.line == mention
 
 
 def test_a_refused_request_that_was_made_again_is_not_the_cause_of_what_comes_later() -> None:

@@ -65,6 +65,15 @@ MASKED = [
     (f'{{"jwt":"eyJhbGciOiJSUzI1NiJ9.e30.{LONG}_-{LONG}"}}', '{"jwt":"eyJh…"}'),
     (f"?sig=eyJlbmMiOiJBMTI4R0NNIn0..{LONG}.{LONG}.{LONG}&x=1", "?sig=eyJl…&x=1"),
     (f"\x1b[32mBearer {LONG}", "\x1b[32mBearer Zq8X…"),
+    (
+        f"https://x.y/a?X-Amz-Signature={LONG}&X-Amz-Expires=9",
+        "https://x.y/a?X-Amz-Signature=Zq8X…&X-Amz-Expires=9",
+    ),
+    (
+        f"for url: https://x.y/a?Expires=1&Signature={LONG}~__",
+        "for url: https://x.y/a?Expires=1&Signature=Zq8X…",
+    ),
+    (f"'https://x.y/a?sp=r&sig={LONG}%3D'", "'https://x.y/a?sp=r&sig=Zq8X…'"),
 ]
 
 HEADER = "eyJhbGciOiJIUzI1NiJ9"

@@ -438,7 +438,6 @@ def parse_run(record: object, run_id: str) -> Run:
     # Said of no phase at all, too; of any but these it says nothing.
     inactive = phase in {None, *LAUNCHED} and _is_false(said, "is_active")
     called = phase in LAUNCHED and _text(record, "function_call_id") is not None
-    signs = (_time(record, "updated_at"), _time(progress, "updated_at"), created_at(latest))
     run = Run(
         run_id=run_id,
         kind=_parse_kind(record),
@@ -455,7 +454,7 @@ def parse_run(record: object, run_id: str) -> Run:
         # Older gyms wrote it; the newest writes its launch there, which is when it was created.
         started_at=next(filter(None, starts), None) or (None if started == created else started),
         ended_at=_time(record, "ended_at") or _time(record, "completed_at"),
-        last_sign=_newest((*signs, attempt_began, *open_substeps.values())),
+        last_sign=last_sign(record),
         reason=_text(metadata, "terminal_reason"),
         error=_parse_error(record),
         # Older gyms made one of the run id.
@@ -531,6 +530,19 @@ def named_ids(record: object) -> tuple[str, ...]:
 def created_at(record: object) -> EpochSeconds | None:
     """When the run, or the rollout of a row, was created."""
     return _time(record, "created_at")
+
+
+def last_sign(record: object) -> EpochSeconds | None:
+    """The newest sign of life that the record itself holds."""
+    metadata = _member(record, "metadata")
+    progress = _member(metadata, "framework_progress")
+    attempts = (
+        _member(metadata, "last_attempt_started_at"),
+        *_elements(metadata, "attempt_starts"),
+    )
+    signs = (_time(record, "updated_at"), _time(progress, "updated_at"), *map(_time, attempts))
+    began = _open_substeps(record, progress).values()
+    return _newest((*signs, created_at(_member(metadata, "latest_rollout")), *began))
 
 
 def kept(run: Run, rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
@@ -1509,7 +1521,7 @@ async def _match_in_records(query: str, index: Index, matched: tuple[str, ...]) 
         row = index.rows.get(run_id)
         if row is None or matched:
             return row is None
-        sign = parse_run(row, run_id).last_sign
+        sign = last_sign(row)
         return not app_ids(row) or (sign is not None and index.written[run_id] > sign + ROW_LAG)
 
     async def read(run_id: str) -> object:
@@ -1750,7 +1762,7 @@ KINDS = (
     Kind("hang", "fault", None, "what it waits for does not answer: look at that server's log",
         r"""watchdog time; timeout check failed; not up yet; still waiting; for recv operation;
         for send operation; rpc call to ~ rpc call to \w{1,60} timed out; memory broadcast block;
-        couldn't get a response; out waiting ~ \btimed? ?out waiting (?:for|on)\b;
+        couldn't get a response; waiting ~ \btimed? ?out (?:after .{1,20} )?waiting (?:for|on)\b;
         server|engine|worker ~ (?:server|engine|worker)s?\b.{0,60}(?:did not|didn't|failed
         to|never) (?:start|co|be)"""),
     Kind("killed", "fault", "helps", "starting again helps, but watch memory if it was signal 9",
@@ -1949,7 +1961,7 @@ ENDED = re.compile(
 )
 GONE = re.compile(
     r"\b(?:runner|job|process|app|run|training|script|failed)\b.{0,60}\bcode:? ?[1-9]"
-    r"|\buncaught exception raised"
+    r"|\buncaught exception raised|^job '[\w-]+' failed\b"
 )
 BAR = re.compile(r"[^|]{0,200}\| *([\d.]{1,15}[kMGT]?)/([\d.]{1,15}[kMGT]?) \[")
 LOADS = re.compile(r"(?i:load|fetch|captur|compil|download|shards|warm)")
@@ -2391,7 +2403,7 @@ def _outcome(line: Line, message: str) -> Event | None:
     lowered = message.lower()
     if _has(lowered, SUCCESS):
         return Event("success", line)
-    ends = "code" in lowered or "uncaught" in lowered
+    ends = _has(lowered, ("code", "uncaught", "job '"))
     if ends and GONE.search(lowered) and not _has(lowered, HANDLED):
         return Event("gone", line)
     if message.startswith("{'train_runtime"):
@@ -2933,6 +2945,10 @@ _HEADER = re.compile(
     re.ASCII,
 )
 _IN_URL = re.compile(r"(?P<before>://[\w.%+~-]*:)(?P<token>[^\s/@:]{8,}+)(?=@)")
+# With which whoever has the URL may read what it names, until it expires.
+_SIGNED = re.compile(
+    r"(?P<before>[?&](?i:[\w-]{0,20}signature|[\w-]{0,20}token|sig)=)(?P<token>[^\s\"'\\\x1b&<>)]{16,}+)"
+)
 # How the names end to which credentials are assigned.
 _NAME = (
     r"(?i:(?:(?:api|wandb)[_-]?key|secret(?:[_-](?:access[_-])?key)?|password"
@@ -2962,7 +2978,7 @@ def mask_secrets(text: str) -> str:
     lines = text.splitlines(keepends=True)
     for at, line in enumerate(lines):
         if _has(line.casefold(), _TRACES):
-            for pattern in (_HEADER, _TOKEN, _IN_URL, _ASSIGNED):
+            for pattern in (_HEADER, _TOKEN, _IN_URL, _SIGNED, _ASSIGNED):
                 lines[at] = pattern.sub(_mask, lines[at])
     return "".join(lines)
 
