@@ -3673,8 +3673,8 @@ def iso(moment: EpochSeconds | None) -> str | None:
 # passes through as it comes, and it never outlives this process.
 # ======================================================================================
 
-# Seconds for which the beginning of a line is held back for the rest of it, so that a credential
-# is never cut in two: too short to be noticed, and long enough for a pipe.
+# Seconds for which the beginning of a followed line is held back for the rest of it, so that a
+# credential is never cut in two: too short to be noticed, and long enough for a pipe.
 LINE_PATIENCE = 0.2
 # Seconds after which who reads the logs may look up, so that a quiet log holds nothing up.
 TICK = 1.0
@@ -3742,8 +3742,9 @@ class Command:
     def lines(self, patience: Seconds | None) -> Iterator[bytes]:
         """The output as it comes, in whole lines, until it ends.
 
-        Where `patience` is None, it may take for ever: then what a line has so far, or nothing,
-        comes every TICK seconds. Raises ProgressError if modal failed, or took longer than that.
+        Where `patience` is None, it may take for ever: then what an unfinished line has so far
+        comes after LINE_PATIENCE, and of a quiet log nothing, every TICK seconds. Raises
+        ProgressError if modal failed, or took longer than `patience`.
         """
         pipe = cast("IO[bytes]", self._child.stdout).fileno()
         deadline = math.inf if patience is None else time.monotonic() + patience
