@@ -563,7 +563,9 @@ def step_borne_out(run: Run, rollouts: Sequence[Rollout]) -> Run:
         return run
     recorded = max((rollout.rollout_id for rollout in rollouts), default=point)
     under_way = max(recorded, point) + (1 if run.phase in TRAINING and not run.asynchronous else 2)
-    run = replace(run, step=replace(run.step, current=min(run.step.current, under_way)))
+    if run.step.current <= under_way:
+        return run
+    run = replace(run, step=replace(run.step, current=under_way))
     return replace(run, steps=tuple(each for each in run.steps if each.step <= run.last_whole_step))
 
 
