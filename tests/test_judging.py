@@ -256,6 +256,12 @@ def test_a_pause_before_this_attempt_brings_the_end_no_nearer() -> None:
     assert tool.judge(found(resumed, rollouts=paused), NOW).eta == (50 - 11) * 100 - 60
 
 
+def test_no_more_steps_are_left_than_there_are() -> None:
+    none_yet = replace(RUN, step=tool.Step(0, 50, "step"))
+    steps = tuple(tool.Timings(step, (), 100.0) for step in (2, 1))
+    assert tool.judge(found(replace(none_yet, steps=steps)), NOW).eta == 50 * 100
+
+
 def test_the_eta_is_never_below_one_pace() -> None:
     last = replace(RUN, step=tool.Step(12, 12, "step"))
     assert tool.judge(found(last, rollouts=PACED), NOW).eta == 100
@@ -478,6 +484,18 @@ def test_whether_starting_again_helps_is_told(kind: str, restart: str | None, wo
     judged = tool.judge(found(SILENT), NOW, replace(BLOCKED, blocker=replace(BLOCKER, kind=kind)))
     assert judged.restart == restart
     assert word in (judged.next_step or "")
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("CUDA error 803: system has unsupported display driver", "fits the GPU's driver"),
+        ("train.py: error: unrecognized arguments: --foo", "settings do not fit"),
+    ],
+)
+def test_of_two_kinds_with_one_name_the_lines_own_gives_the_advice(line: str, word: str) -> None:
+    logs = replace(BLOCKED, blocker=replace(BLOCKER, kind="config", line=line))
+    assert word in (tool.judge(found(SILENT), NOW, logs).next_step or "")
 
 
 def test_a_long_blocker_is_shortened_in_its_middle() -> None:

@@ -106,6 +106,9 @@ def tail(*lines: str) -> str:
         ("Exception: judge gave no score after 60 attempts", "traceback"),
         ("attempt 5 of 5: Error code: 429 - {'error': 'insufficient_quota'}", "quota"),
         ("TimeoutError: Timed out after 600 s waiting for the update lock", "hang"),
+        ("train/loss is nan at step 12", "nan"),
+        ("ERROR rewards contain nan", "nan"),
+        ("jinja2.exceptions.UndefinedError: 'x' is undefined", "config"),
         ("TimeoutError: waiting for workers: the node does not have enough resources", "resources"),
         (
             "2026-09-01 12:00:00 | ERROR    | slime.rollout:generate:212 - ValueError: x",
@@ -282,6 +285,18 @@ def test_timestamps_of_any_offset_are_read(offset: str) -> None:
     at = tool.diagnose(f"2026-09-21 14:13:20{offset} working\n").activity_at
     hours = {"+00:00": 0, "+02:00": 2, "Z": 0, "-0500": -5}[offset]
     assert at == NOW - 3600 * hours
+
+
+def test_a_step_whose_figures_are_named_like_what_is_handled_is_progress() -> None:
+    judged = tool.diagnose(tail("ValueError: bad", "step 12: loss 0.1 masked 0.2"))
+    assert (judged.blocker, judged.alive_at) == (None, NOW - 1)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_last_entry_that_has_no_line_end_is_one_of_those_that_were_asked(end: str) -> None:
+    entries = tail("a", "b", "c").rstrip("\n") + end
+    assert not tool.diagnose(entries, 3).whole
+    assert tool.diagnose(entries, 4).whole
 
 
 def test_where_there_is_nothing_but_noise_it_is_said_since_when() -> None:

@@ -266,6 +266,21 @@ def test_a_watch_survives_a_call_that_fails_and_says_so(server: LocalModal, star
     assert len(server.calls) > before
 
 
+def test_a_watch_that_can_read_nothing_sees_no_silence(server: LocalModal, start: Follow) -> None:
+    at = time.time() - 585  # so that ten minutes are over before the last of these looks
+    progress = {"phase": "generate_rollouts", "current": 1, "total": 50, "updated_at": at}
+    blank = {"step_times": None, "substep_times": None, "created_at": at, "started_at": at}
+    change(server, OTTER, **blank, updated_at=at, metadata={"framework_progress": progress})
+    watching = start(OTTER, "--watch", "--interval", "2")
+    watching.line_with("running running: step 1/50")
+    record = f"training-runs/{OTTER}.json"
+    server.fault("VolumeGetFile2", subject=record, status="PERMISSION_DENIED", message="not now")
+    server.wait_for("VolumeGetFile2", subject=record, count=10)
+    server.clear_faults()
+    change(server, OTTER, status="completed", ended_at=time.time())
+    assert "Z completed completed: step 1/50" in watching.line_with("Z ")
+
+
 def test_a_watch_says_once_what_failed_once_and_reads_it_again(
     server: LocalModal, start: Follow
 ) -> None:

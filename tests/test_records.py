@@ -467,6 +467,13 @@ def test_of_the_copies_of_a_chunk_what_was_written_last_counts() -> None:
     assert metric == tool.Metric("train/loss", 0.25, 3, 200)
 
 
+def test_the_newest_value_counts_however_large_it_is() -> None:
+    (metric,) = tool.parse_metrics(
+        [chunk(s1={"train/loss": (2.0, 1)}, s2={"train/loss": (1e17, 2)})]
+    )
+    assert metric == tool.Metric("train/loss", 1e17, 2, 2)
+
+
 def test_the_metrics_that_are_told_are_those_that_say_whether_it_learns() -> None:
     names = (
         "eval/gsm8k/response_len/mean",

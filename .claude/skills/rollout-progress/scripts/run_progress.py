@@ -44,7 +44,7 @@ exit status:
   130  interrupted
 
 It only ever reads: the volume modal-dojo-metadata, or training-gym-metadata as it was called
-before, the state of the run's app, its logs.
+before, the state of the run's app, its logs, and at times its containers, calls and GPUs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ import traceback
 import unicodedata
 import warnings
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache, partial
@@ -119,7 +119,7 @@ Number = TypeVar("Number", int, float)
 
 # ======================================================================================
 # Records: what the volume's JSON means. All knowledge of field names and old shapes is
-# here; what leaves this section is checked, cleaned and in seconds, unknown is None. No text
+# here; what leaves this section is checked, cleaned and in seconds, unknown is None. No line
 # is cut here: a credential that is cut in two is no longer known as one.
 # ======================================================================================
 
@@ -371,9 +371,9 @@ def _number(value: object, *keys: str) -> float | None:
 
 
 def _measure(value: object, *keys: str) -> float | None:
-    """A number that may be NaN or infinite: a run that diverged must not look well."""
+    """A number of any size, NaN and infinity included: a run that diverged must not look well."""
     found = _scalar(value, *keys)
-    return found if isinstance(found, float) and not math.isfinite(found) else _number(found)
+    return found if isinstance(found, float) else _number(found)
 
 
 def _count(value: object, *keys: str) -> int | None:
@@ -813,7 +813,7 @@ def with_updates(record: object, updates: Sequence[object]) -> object:
     metadata = dict(_items(record, "metadata"))
     holders = (*updates, metadata)  # in this order: of what is equally new, a notice is right
     notice = _newest_holder(holders, "framework_progress", "updated_at", "current")
-    rollout = _newest_holder(holders, "latest_rollout", "rollout_id", "created_at")
+    rollout = _newest_holder(holders, "latest_rollout", "created_at", "rollout_id")
     known = _newest(_time(each, "updated_at") for each in (record, *updates))
     metadata["framework_progress"] = _member(notice, "framework_progress")
     metadata["latest_rollout"] = _member(rollout, "latest_rollout")
@@ -1031,7 +1031,7 @@ def _address() -> str:
     settings = (f"{name}={value}" for name, value in sorted(os.environ.items()))
     proxies = [setting for setting in settings if re.match("(?i:https?|all)_(?i:proxy)=.", setting)]
     address = " with ".join([str(modal.config.config["server_url"]), *proxies])
-    return re.sub("//[^/ ]*@", "//", address)  # without a name and a password
+    return re.sub("(//|=)[^/ ]*@", r"\1", address)  # without a name and a password
 
 
 class Volume:
@@ -1151,8 +1151,7 @@ class Volume:
 async def open_volumes(source: Source) -> tuple[Volume, ...]:
     """Those of the volumes that there are, looked up together; ProgressError if none."""
     volumes = [Volume(name, source) for name in source.volumes]
-    openings = [asyncio.create_task(volume.open()) for volume in volumes]
-    lacks = [await opening for opening in openings]
+    lacks = await asyncio.gather(*(volume.open() for volume in volumes))
     found = tuple(volume for volume, lack in zip(volumes, lacks, strict=True) if lack is None)
     if not found:
         words = "; ".join(dict.fromkeys(map(str, lacks)))
@@ -1179,7 +1178,7 @@ LOOK_UP_BY_ID = (1, 6, 4)
 OTHER_ID = re.compile(r"[a-z0-9]{8}|(?:ap|fc)-.*")
 # Seconds for which the app's state may hold the blocks back once all else is there.
 APP_PATIENCE = 5.0
-LATE_APP = App(live=None, unknown=f"no answer within {APP_PATIENCE:.0f} s")
+LATE_APP = App(live=None, unknown="no answer in time")
 # Apps of the list that are looked up at once.
 APPS_AT_ONCE = 20
 # Records read at once while looking for an app id or a W&B id.
@@ -1210,6 +1209,7 @@ class Found:
     metrics: tuple[Metric, ...] = ()
     volume: str = VOLUMES[0]
     hardware: Hardware | None = None  # where Modal was asked
+    read_at: EpochSeconds = 0.0  # what is said of it was true then
 
     @property
     def live(self) -> bool | None:
@@ -1601,8 +1601,10 @@ async def _read_rollouts(
         return (), True, None
     # An older gym may have recorded the first ones.
     if lack or unreadable or not own or own[0].rollout_id > 0:
-        of_all = volume.read_bytes(ROLLOUTS_SUMMARY)
-        rows, why = await (shared or _read_rows(of_all, volume, run.run_id))
+        if shared is None:
+            of_all = volume.read_bytes(ROLLOUTS_SUMMARY)
+            shared = asyncio.create_task(_read_rows(of_all, volume, run.run_id))
+        rows, why = await shared
         rollouts = kept(run, in_order([*rows, *own]))
         lack = _lack(rollouts, run)
         why = unreadable or (None if own else why)
@@ -1645,7 +1647,8 @@ async def _read_timings(volume: Volume, run_id: str) -> dict[int, object]:
 
 async def _await_app(volume: Volume, state: asyncio.Task[App | None]) -> App | None:
     """The app's state, given up once it holds the blocks back for too long."""
-    done, _ = await asyncio.wait({state}, timeout=APP_PATIENCE)
+    left = volume.deadline - asyncio.get_running_loop().time()
+    done, _ = await asyncio.wait({state}, timeout=max(0.0, min(APP_PATIENCE, left)))
     app = state.result() if done else LATE_APP
     if app and app.unknown:
         volume.failures.append(f"could not read the app's state: {app.unknown}")
@@ -1701,7 +1704,7 @@ class Kind(NamedTuple):
     nature: Literal["fault", "request", "error"]  # a fault ends a process, a request is one of many
     restart: str | None  # whether that helps
     next: str | None
-    words: str  # that tell of it, in lower case: words, or words ~ regex
+    words: str  # that tell of it, in lower case: words, or words ~ regex; a line's end is a space
 
 
 def _status(number: str) -> str:
@@ -1774,8 +1777,8 @@ KINDS = (
         )?(?:code|status)?[\s:=(]*(?:-(?:9|11|7)|13[579])\b"""),
     Kind("nan", "error", None, "look which figure went first: a lower rate, or no such batch",
         r"""found inf; non-finite; loss scale already at minimum;
-        nan ~ (?:found|detected) nan\b|\bnan (?:or inf )?(?:found|detected|loss|in)\b|
-        (?:loss|grad|norm|logits?|rewards?) (?:is|are|was|became|contains?) nan"""),
+        nan ~ (?:found|detected) nan\b|\bnan (?:or inf )?(?:found|detected|loss|in)\b;
+        nan ~ (?:loss|grad|norm|logits?|rewards?) (?:is|are|was|became|contains?) nan\b"""),
     Kind("quota", "request", CHANGE, "neither waiting nor a new start helps: raise the limit",
         """insufficient_quota; exceeded your current quota; spend limit; spending limit;
         billing hard limit; credit balance; payment required; insufficient credit"""),
@@ -1811,9 +1814,10 @@ KINDS = (
         .{0,80}: (?:command )?not found; no matching distribution; could not find a version; can't
         load tokenizer; can't load the"""),
     Kind("config", "error", CHANGE, "the settings do not fit: start it again only after a change",
-        """divisible; out of resource:; roles must alternate; jinja2.exceptions; chat template;
-        chat_template; backendcompilerfailed; error building extension; build stopped; build failed;
-        cuda_home; undefined symbol; size mismatch; unrecognized arguments; validationerror;
+        r"""divisible; out of resource:; roles must alternate; jinja ~ jinja2\.exceptions;
+        chat template; chat_template; backendcompilerfailed; error building extension;
+        build stopped; build failed; cuda_home; undefined symbol; size mismatch;
+        unrecognized arguments; validationerror;
         find c compiler; address already in use; could not override; .py: error: ; is not in struct;
         does not recognize this architecture; mandatory value"""),
     Kind("traceback", "error", None, None,
@@ -1887,7 +1891,7 @@ GROUPED = re.compile(r" +(?:\| |\+[ -])[-+ \d]{0,200}")  # of an exception group
 # Where records of JSON tell their level, message and time; the figures of a step.
 LEVEL_FIELDS = ("level", "severity", "levelname", "lvl", "log_level")
 MESSAGE_FIELDS = ("message", "msg", "event", "error", "err", "reason", "exception", "exc_info")
-TIME_FIELDS = ("ts", "time", "asctime", "@timestamp")
+TIME_FIELDS = ("ts", "time", "asctime", "timestamp", "@timestamp")
 FIGURE = re.compile(r"loss|reward|grad_norm|entropy")
 LOGGED = re.compile(r"\d\d:\d\d|[A-Z]{4}")
 MILD = re.compile(r"\b(?:INFO|DEBUG|WARN|WARNING)\b|(?:^|\[|\d )[IW]\d* \d")
@@ -2132,7 +2136,7 @@ class Diagnosis:
 def diagnose(tail: str, asked: int = 0) -> Diagnosis:
     """Judge the output of `modal app logs --timestamps`, of which so many entries were asked."""
     lines = list(_lines(tail))
-    whole = tail.count("\n") < asked
+    whole = tail.count("\n") + (not tail.endswith("\n")) < asked
     if not lines:
         return Diagnosis(whole=whole)
     written: dict[str, list[Line]] = {}
@@ -2226,7 +2230,7 @@ def _record(head: str, said: str) -> tuple[str, str]:
     texts = [str(record.pop(key)).strip() for key in MESSAGE_FIELDS if record.get(key)]
     texts = [text.rpartition("\n")[2] for text in texts]  # of a traceback its exception,
     texts.sort(key=lambda text: not EXCEPTION.match(text))  # which comes first
-    rest = {key: value for key, value in record.items() if not key.startswith(TIME_FIELDS)}
+    rest = {key: value for key, value in record.items() if key not in TIME_FIELDS}
     return f"{head} {level}", f"{': '.join(texts)} {json.dumps(rest)}"
 
 
@@ -2247,9 +2251,10 @@ def _events(said: Sequence[Line]) -> list[Event]:
             event = event._replace(what="progress") if rises else event
         last = events[-1] if events else Event("data", line)
         previous = last if start == ended else Event("data", line)
+        moves = event is not None and event.what == "progress"
         if event and _goes_with(event, last):
             events[-1] = last._replace(what="retry", attempt=event.attempt, attempts=event.attempts)
-        elif previous.what == "failure" and _has(line.message.lower(), HANDLED):
+        elif previous.what == "failure" and _has(line.message.lower(), HANDLED) and not moves:
             events[-1] = last._replace(what="retry")
         elif event and not (ending and event.what == "failure"):
             retried = previous.attempt < previous.attempts and not event.uncaught
@@ -2749,7 +2754,9 @@ def _with_advice(judged: Judgement, found: Found) -> Judgement:
     if judged.word == "completed" or (killed is not None and passes_on):
         blocker = None
     name = blocker.kind if blocker else killed
-    kind = next((kind for kind in KINDS if kind.name == name), OTHER)
+    told = kind_of(blocker.line) if blocker else None  # two kinds may have one name
+    named = (kind for kind in KINDS if kind.name == name)
+    kind = told if told and told.name == name else next(named, OTHER)
     next_step, restart = kind.next, kind.restart
     if blocker and blocker.kind == "auth" and ".modal.run" in blocker.line:
         next_step = PROXY_AUTH
@@ -2815,7 +2822,7 @@ def _eta(found: Found, pace: Usual | None, now: EpochSeconds) -> Seconds | None:
     step = found.run.step
     if step is None or step.total is None or pace is None or step.current > step.total:
         return None
-    completed = step.current - 1
+    completed = max(0, step.current - 1)
     times = {rollout.rollout_id: rollout.created_at for rollout in found.rollouts}
     # A pause before this attempt brings the end no nearer.
     since = _newest((times.get(completed - 1), found.run.attempt_began if completed else None))
@@ -3382,7 +3389,8 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     touched = "no sign of life known" if judged.idle is None else f"touched {idle} ago"
     for_now = f" for {idle} now" if judged.idle is not None else ""
     left = f", about {duration_text(judged.eta)} left" if judged.eta else ""
-    left += f"; {' and '.join(diverged(found))} is not finite" if diverged(found) else ""
+    odd = diverged(found)
+    left += f"; {' and '.join(odd)} {'is' if len(odd) == 1 else 'are'} not finite" if odd else ""
     state = {True: "live", False: "not live", None: "state unknown"}[found.live]
     idle_ones = idle_gpus(found)
     alone = "" if judged.blocker or idle_ones else ", and this rests on silence alone"
@@ -3698,9 +3706,10 @@ sys.argv = ["modal", *asked.get()]
 try:
     runpy.run_module("modal", run_name="__main__", alter_sys=True)
 except SystemExit as ended:  # and no later: an interpreter's own way out takes a while
+    told = isinstance(ended.code, str)
+    print(ended.code if told else "", end="", file=sys.stderr, flush=True)
     sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(int(ended.code or 0))
+    os._exit(1 if told else ended.code or 0)
 """
 
 
@@ -3752,7 +3761,10 @@ class Command:
         deadline = math.inf if patience is None else time.monotonic() + patience
         begun = b""  # of a line that is unfinished
         while True:
-            left = max(0.0, deadline - time.monotonic())
+            left = deadline - time.monotonic()
+            if left <= 0:
+                yield begun
+                raise ProgressError(f"{self._name} did not end within {patience:g} s")
             if select.select([pipe], [], [], min(LINE_PATIENCE if begun else TICK, left))[0]:
                 chunk = os.read(pipe, 65536)
                 if not chunk:
@@ -3760,9 +3772,6 @@ class Command:
                 whole, newline, begun = (begun + chunk).rpartition(b"\n")
                 if newline:
                     yield whole + newline
-            elif time.monotonic() >= deadline:
-                yield begun
-                raise ProgressError(f"{self._name} did not end within {patience:g} s")
             elif patience is None:
                 yield begun
                 begun = b""
@@ -3777,8 +3786,8 @@ class Command:
 
     def close(self) -> None:
         """End the child, however far it is."""
-        self._child.kill()
-        self._child.wait()
+        with self._stderr, contextlib.suppress(BrokenPipeError), self._child:
+            self._child.kill()
 
 
 # ======================================================================================
@@ -3922,8 +3931,8 @@ async def _ask_gpus(
 
 
 # ======================================================================================
-# main: arguments, the order of the blocks, errors to exit statuses. The only clock, and
-# the only hold on the terminal.
+# main: arguments, the order of the blocks, errors to exit statuses. The only clock that
+# tells the time of day, and the only hold on the terminal.
 # ======================================================================================
 
 # Log entries, as many as `modal app logs` gives; seconds.
@@ -3936,7 +3945,7 @@ LOOKED_BACK = FOLLOWED = 5_000
 # Seconds for which a look at the run may hold up the logs that are followed.
 GLANCE = 2.0
 # The verdicts of a list in the order in which they are shown: those that need somebody first.
-NEEDS = ("died", "stuck", "orphaned", "slow", "waiting", "running", "unknown", "queued")
+NEEDS = ("died", "stuck", "orphaned", "retrying", "slow", "waiting", "running", "unknown", "queued")
 ERASE_LINE = b"\r\x1b[2K"
 
 
@@ -4028,13 +4037,18 @@ def show_run(options: Options) -> int:
             return show_list(options)
         reading = read_run(options.query, source_of(options, logs))
         with spinner("reading the run from Modal"):
-            found = masked(asyncio.run(reading), options.mask)
+            found = read_now(options, reading)
         if options.hardware and found.hardware and found.hardware.unknown:
             note(options, f"not all that Modal knows is there: {found.hardware.unknown}")
         if options.output == "watch":
             return watch(looks_at_run(options, found), options.interval)
         show_found = show_object if options.json else show_blocks
         return show_found(options, found, logs)
+
+
+def read_now(options: Options, reading: Coroutine[None, None, Found]) -> Found:
+    """What is read of a run, as it may be shown."""
+    return replace(masked(asyncio.run(reading), options.mask), read_at=time.time())
 
 
 def source_of(options: Options, logs: Command | None = None) -> Source:
@@ -4062,19 +4076,19 @@ def logs_words(options: Options, app_id: str, *amount: str) -> list[str]:
 def show_blocks(options: Options, found: Found, logs: Command | None) -> int:
     """The blocks, the logs in their place, and the verdict; the exit status."""
     out = open_console()
-    show(out, progress_block(found, judge(found, time.time()), bar=out.width < PIPE_WIDTH))
+    show(out, progress_block(found, judge(found, found.read_at), bar=out.width < PIPE_WIDTH))
     show(out, ["", *rollouts_block(found, out.width)])
     failures, output = found.failures, b""
+    failed: tuple[str, ...] = ()
     if logs:
         show(out, [""])
         found, output, failed = show_logs(options, found, logs, out)
-        failures += failed
         if output and not output.endswith(b"\n"):
             sys.stdout.write("\n")
-    were_read = output or (logs and found.run.app_id and not failures)
+    were_read = output or (logs and found.run.app_id and not failed)
     tail = judge_logs(options, found, output) if were_read else None
-    show(out, ["", *verdict_block(found, judge(found, time.time(), tail))])
-    return complain(failures)
+    show(out, ["", *verdict_block(found, judge(found, found.read_at, tail))])
+    return complain((*failures, *failed))
 
 
 def show_object(options: Options, found: Found, logs: Command | None) -> int:
@@ -4089,7 +4103,7 @@ def show_object(options: Options, found: Found, logs: Command | None) -> int:
             tail = judge_logs(options, found, output)
         except ProgressError as error:
             failures += (masked(f"could not read the logs: {error}", options.mask),)
-    print_json(report(found, judge(found, time.time(), tail), shown))
+    print_json(report(found, judge(found, found.read_at, tail), shown))
     return complain(failures)
 
 
@@ -4211,9 +4225,10 @@ def watch(looks: Iterator[Look], interval: Seconds) -> int:
 
     screen = is_screen(sys.stdout)
     live = Live(console=new_console(), auto_refresh=False, redirect_stderr=is_screen(sys.stderr))
+    look = next(looks)  # before rich hides the cursor
     with live if screen else contextlib.nullcontext():
         while True:
-            whole, new, status = next(looks)
+            whole, new, status = look
             if screen:
                 live.console.show_cursor()  # rich hides it: it would stay so after Ctrl-Z
                 live.update(whole, refresh=True)
@@ -4222,6 +4237,7 @@ def watch(looks: Iterator[Look], interval: Seconds) -> int:
             if status is not None:
                 return status
             wait_while_read(interval)
+            look = next(looks)
 
 
 def looks_at_list(options: Options) -> Iterator[Look]:
@@ -4229,11 +4245,13 @@ def looks_at_list(options: Options) -> Iterator[Look]:
     from rich.console import Group
 
     said: dict[str, str] = {}
+    was_read = False
     while True:
         try:
             rows, more, failures = read_list(options)
+            was_read = True
         except ProgressError as error:
-            if not said:
+            if not was_read:
                 raise
             failures = (str(error),)
         note(options, *failures)
@@ -4254,7 +4272,8 @@ def looks_at_run(options: Options, found: Found) -> Iterator[Look]:
     was_over = False
     note(options, *found.failures)
     while True:
-        judged, run = judge(found, time.time()), found.run
+        # Where Modal fails meanwhile, nothing was observed: no silence, either.
+        judged, run = judge(found, found.read_at), found.run
         standing = (run.status, run.phase, run.step, judged.word, run.attempt, run.app_id)
         line = f"{run.status or 'unknown'} {judged.word}: {verdict_text(found, judged)}"
         if said and standing[-2:] != said[-2:]:
@@ -4309,7 +4328,7 @@ def look_again(options: Options, found: Found, patience: Seconds | None = None) 
     if patience is not None:
         source = replace(source, patience=patience, ask=None)
     try:
-        fresh = masked(asyncio.run(refresh(found, source, doubtful)), options.mask)
+        fresh = read_now(options, refresh(found, source, doubtful))
     except ProgressError as error:
         note(options, str(error))
         return found
