@@ -445,7 +445,7 @@ def test_follow_streams_until_the_app_ends(server: LocalModal, start: Follow) ->
 def test_follow_of_an_app_that_is_over_says_so_and_tails(tool: Tool) -> None:
     shown = tool("hollow-crane", "-f")
     assert shown.status == 0
-    assert "\n  the app is not live: the end of its logs instead\nLogs: modal app logs" in shown.out
+    assert "\n  the app is not live: this is the end of its logs\nLogs: modal app logs" in shown.out
     assert "--tail 200 --timestamps\n" in shown.out
     assert "CUDA out of memory" in shown.out
 

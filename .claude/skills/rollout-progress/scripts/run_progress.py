@@ -1718,7 +1718,8 @@ KINDS = (
     Kind("preempted", "fault", "helps",
         "Modal starts it again by itself, which helps: watch that it resumes from a checkpoint",
         "interrupted due to worker preemption"),
-    Kind("timeout", "fault", None, "raise the Modal function's timeout, go on from a checkpoint",
+    Kind("timeout", "fault", None,
+        "raise the Modal function's timeout, then resume from a checkpoint",
         "hit its timeout of; functiontimeouterror"),
     Kind("shm_full", "fault", None, "more shared memory for it, or fewer data loader workers",
         r"""insufficient shared memory; out of shared memory; unexpected bus error;
@@ -1775,11 +1776,11 @@ KINDS = (
         signal: killed; signal ~ \bsignal (?:9|11)\b; killed ~ ^killed\s*$|\d\s{1,9}killed\b;
         exit|return ~ \b(?:exit|return)(?:ed)? ?(?:with
         )?(?:code|status)?[\s:=(]*(?:-(?:9|11|7)|13[579])\b"""),
-    Kind("nan", "error", None, "look which figure went first: a lower rate, or no such batch",
+    Kind("nan", "error", None, "find which figure went first; lower the rate or skip that batch",
         r"""found inf; non-finite; loss scale already at minimum;
         nan ~ (?:found|detected) nan\b|\bnan (?:or inf )?(?:found|detected|loss|in)\b;
         nan ~ (?:loss|grad|norm|logits?|rewards?) (?:is|are|was|became|contains?) nan\b"""),
-    Kind("quota", "request", CHANGE, "neither waiting nor a new start helps: raise the limit",
+    Kind("quota", "request", CHANGE, "waiting or starting again will not help: raise the limit",
         """insufficient_quota; exceeded your current quota; spend limit; spending limit;
         billing hard limit; credit balance; payment required; insufficient credit"""),
     Kind("rate_limited", "request", None, "wait, or use a token or a mirror with a higher limit",
@@ -1795,11 +1796,11 @@ KINDS = (
         forbidden ~ \bforbidden\b; unable to locate credentials;
         permission ~ permission\b.{{0,60}}denied; does not have ~ does not have \S{{1,60}} access;
         expiredtoken; invalidclienttoken; invalid_api_key; api_key not configured; no api key"""),
-    Kind("server_error", "request", None, "the server that it asks fails: look at that one's log",
+    Kind("server_error", "request", None, "the server that it calls fails: look at its log",
         rf"""500|502|503|504 ~ \b50[0234] (?:server error|bad gateway)|{_status("50[0234]")};
         internal server error; service unavailable; bad gateway; gateway timeout;
         no available workers; no_available_workers; overloaded; http error"""),
-    Kind("network", "request", "helps", "look that what it calls is up; then starting again helps",
+    Kind("network", "request", "helps", "check that what it calls is up; then starting again helps",
         """connection refused; connection reset; connection aborted; connection attempts failed;
         establish a new connection; failed to resolve; name resolution; name or service not known;
         no route to host; network is unreachable; server disconnected; couldn't connect;
@@ -1807,7 +1808,7 @@ KINDS = (
         connecttimeout; connecterror; connectionerror; remoteprotocolerror; incompleteread;
         heartbeat attempt failed; request error; request timed out; apitimeout; connection broken;
         connection closed by; remote end closed; remotedisconnected"""),
-    Kind("missing", "error", CHANGE, "name what there is before you start it again",
+    Kind("missing", "error", CHANGE, "name something that exists before you start it again",
         r"""filenotfounderror; no such file or directory; modulenotfounderror; notfounderror;
         not a valid model identifier; no module named; 404 client error; does not exist;
         not found ~ (?:file|path|revision|dataset|model|checkpoint)s?\b.{0,60} not found|^\S{0,9}sh:
@@ -2761,7 +2762,7 @@ def _with_advice(judged: Judgement, found: Found) -> Judgement:
     if blocker and blocker.kind == "auth" and ".modal.run" in blocker.line:
         next_step = PROXY_AUTH
     if blocker and _is_crash_loop(blocker, run, hardware):
-        loop = "starting again will not help, attempt after attempt ends so"
+        loop = "starting again will not help, every attempt ends so"
         next_step, restart = f"{loop}: {next_step}" if next_step else loop, CHANGE
     return replace(judged, blocker=blocker, next_step=next_step, restart=restart)
 
@@ -3833,6 +3834,13 @@ def gpu_idle(series: Iterable[MetricSeries], until: datetime) -> tuple[Seconds, 
 
 async def read_hardware(run: Run, app: App, env: str | None) -> Hardware:
     """What Modal itself knows of the run's app, as far as it tells that in time. Never fails."""
+    try:
+        return await _read_hardware(run, app, env)
+    except Exception as fault:  # noqa: BLE001 - another SDK may name its figures otherwise
+        return Hardware(unknown=f"{type(fault).__name__}: {_words(fault)}")
+
+
+async def _read_hardware(run: Run, app: App, env: str | None) -> Hardware:
     import modal
 
     until = asyncio.get_running_loop().time() + HARDWARE_PATIENCE
@@ -4039,7 +4047,7 @@ def show_run(options: Options) -> int:
         with spinner("reading the run from Modal"):
             found = read_now(options, reading)
         if options.hardware and found.hardware and found.hardware.unknown:
-            note(options, f"not all that Modal knows is there: {found.hardware.unknown}")
+            note(options, f"what Modal knows is incomplete: {found.hardware.unknown}")
         if options.output == "watch":
             return watch(looks_at_run(options, found), options.interval)
         show_found = show_object if options.json else show_blocks
@@ -4122,7 +4130,7 @@ def show_logs(
     if options.output == "follow":  # of a tail it was asked as soon as the app was known
         logs.ask(words)
     if options.output == "follow" and not follow:
-        show(out, [indented(styled("the app is not live: the end of its logs instead", WARN))])
+        show(out, [indented(styled("the app is not live: this is the end of its logs", WARN))])
     show(out, [styled(f"Logs: modal {' '.join(words)}", HEADING)])
     output: deque[bytes] = deque(maxlen=FOLLOWED if follow else None)
     failures: list[str] = []
