@@ -65,6 +65,10 @@ MASKED = [
     (f'{{"jwt":"eyJhbGciOiJSUzI1NiJ9.e30.{LONG}_-{LONG}"}}', '{"jwt":"eyJh…"}'),
     (f"?sig=eyJlbmMiOiJBMTI4R0NNIn0..{LONG}.{LONG}.{LONG}&x=1", "?sig=eyJl…&x=1"),
     (f"\x1b[32mBearer {LONG}", "\x1b[32mBearer Zq8X…"),
+    (f"Authorization: Token {LONG}", "Authorization: Token Zq8X…"),
+    (f"DB_PASSWD={LONG}", "DB_PASSWD=Zq8X…"),
+    (f"JUDGE_API_TOKEN: {LONG}", "JUDGE_API_TOKEN: Zq8X…"),
+    (f"'private_key': '{LONG}'", "'private_key': 'Zq8X…'"),
     (
         f"https://x.y/a?X-Amz-Signature={LONG}&X-Amz-Expires=9",
         "https://x.y/a?X-Amz-Signature=Zq8X…&X-Amz-Expires=9",

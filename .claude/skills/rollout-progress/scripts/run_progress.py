@@ -2950,7 +2950,7 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _HEADER = re.compile(
-    rf"(?P<before>{_START}(?i:bearer|basic)\s+{_COLOUR})"
+    rf"(?P<before>{_START}(?i:bearer|basic|authorization: token)\s+{_COLOUR})"
     r"(?=[\w.~+/=-]*\d)(?P<token>[\w.~+/=-]{16,})",
     re.ASCII,
 )
@@ -2961,8 +2961,8 @@ _SIGNED = re.compile(
 )
 # How the names end to which credentials are assigned.
 _NAME = (
-    r"(?i:(?:(?:api|wandb)[_-]?key|secret(?:[_-](?:access[_-])?key)?|password"
-    r"|(?:access|auth|session|status)[_-]token"
+    r"(?i:(?:(?:api|wandb|private)[_-]?key|secret(?:[_-](?:access[_-])?key)?|passw(?:or)?d"
+    r"|(?:access|api|auth|session|status)[_-]token"
     r"|(?:hf|hub|hugging_?face|wandb|git(?:hub|lab)|gh|openai|anthropic|slack|pypi)[_-]token))"
 )
 # How they are assigned: `key=`, `"key": `, `['key'] = b`, `key: str = `; in Megatron's list of
@@ -2980,7 +2980,8 @@ _CODE_OR_PATH = re.compile(
 )
 # Words without which a line holds no credential: looking for them is much faster than for those.
 _TRACES = _listed("""ak-; as-; wk-; ws-; sk-; hf_; ghp_; gho_; ghr_; ghs_; ghu_; github_pat_;
-    glpat-; xox; bearer; key; secret; password; _token; -token; login; ://; eyj; aiza; basic""")
+    glpat-; xox; bearer; key; secret; passw; _token; -token; login; ://; eyj; aiza; basic;
+    authorization""")
 
 
 def mask_secrets(text: str) -> str:
