@@ -2682,24 +2682,22 @@ class Usual:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is true of the run at `now`; `idle` is the time since its newest sign of life.
-
-    `rule` is that of the verdict, `possibly_stuck` is said of the record alone.
-    """
+    """What is true of the run at `now`."""
 
     now: EpochSeconds
     logs: Diagnosis
     blocker: Blocker | None  # what it fails on
     started_at: EpochSeconds | None
     updated_at: EpochSeconds | None
-    idle: Seconds | None
-    possibly_stuck: bool
+    idle: Seconds | None  # since its newest sign of life
+    possibly_stuck: bool  # said of the record alone
     pace: Usual | None
     eta: Seconds | None
     phase_lasted: Seconds | None  # the one under way
     phase_usual: Usual | None
     since_step: Seconds | None
-    rule: str = "running"
+    waited: Seconds | None  # since it was created, as it does for its app
+    rule: str = "running"  # that of the verdict
     next_step: str | None = None
     restart: str | None = None
 
@@ -2715,12 +2713,17 @@ class Judgement:
         return alive_at is not None and self.now - alive_at <= STUCK_AFTER
 
 
+def elapsed(moment: EpochSeconds | None, now: EpochSeconds) -> Seconds | None:
+    """How long ago it was, if it is known; a time in the future counts as now."""
+    return None if moment is None else max(0.0, now - moment)
+
+
 def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Judgement:
-    """Judge a run from all that was read of it. A time in the future counts as now."""
+    """Judge a run from all that was read of it."""
     run, logs = found.run, logs or Diagnosis()
     recorded = [rollout.created_at for rollout in found.rollouts]
     sign = _newest((run.last_sign, *recorded, *(metric.at for metric in found.metrics)))
-    idle = None if sign is None else max(0.0, now - sign)
+    idle = elapsed(sign, now)
     last_step = _newest((*recorded, run.attempt_began if any(recorded) else None))
     # Nothing has started that has no app: what stands there is a launcher's stamp.
     started_at = None if _is_queued(found) else run.started_at
@@ -2739,16 +2742,18 @@ def judge(found: Found, now: EpochSeconds, logs: Diagnosis | None = None) -> Jud
         possibly_stuck=possibly_stuck,
         pace=pace,
         eta=eta,
-        phase_lasted=_phase_lasted(run, now) if live else None,
+        phase_lasted=elapsed(run.phase_began, now) if live else None,
         phase_usual=_phase_usual(run),
-        since_step=None if last_step is None else max(0.0, now - last_step),
+        since_step=elapsed(last_step, now),
+        waited=elapsed(run.created_at or run.started_at, now),
     )
     return _with_advice(replace(judged, rule=_rule(found, judged)), found)
 
 
 def _with_advice(judged: Judgement, found: Found) -> Judgement:
     """With what helps against the blocker, or against that for which Modal ended the run."""
-    run, blocker, hardware = found.run, judged.blocker, found.hardware or Hardware()
+    blocker, hardware = judged.blocker, found.hardware or Hardware()
+    began = found.run.attempt_began or 0
     killed = KILLED.get(hardware.call_status or "")
     passes_on = blocker and (blocker.kind == "killed" or _echoes(blocker.line))
     # What once failed does not matter then; nor does what only passes on what Modal tells.
@@ -2761,7 +2766,9 @@ def _with_advice(judged: Judgement, found: Found) -> Judgement:
     next_step, restart = kind.next, kind.restart
     if blocker and blocker.kind == "auth" and ".modal.run" in blocker.line:
         next_step = PROXY_AUTH
-    if blocker and _is_crash_loop(blocker, run, hardware):
+    # Containers fail one after the other, of what failed the attempt before too.
+    again = blocker and (blocker.first_at or began) < began <= (blocker.at or 0)
+    if again and (hardware.container_errors_last_hour or 0) > 1:
         loop = "starting again will not help, every attempt ends so"
         next_step, restart = f"{loop}: {next_step}" if next_step else loop, CHANGE
     return replace(judged, blocker=blocker, next_step=next_step, restart=restart)
@@ -2796,8 +2803,8 @@ def asks_modal(run: Run, app: App, now: EpochSeconds) -> bool:
     """Whether what Modal itself knows of the app can change the answer."""
     if run.status not in (None, "running"):
         return run.status == "failed" and not run.error  # how it died stands nowhere else
-    silent = run.last_sign is not None and now - run.last_sign > STUCK_AFTER
-    quiet = silent or _outlasts(_phase_lasted(run, now), _phase_usual(run))
+    silent = (elapsed(run.last_sign, now) or 0) > STUCK_AFTER
+    quiet = silent or _outlasts(elapsed(run.phase_began, now), _phase_usual(run))
     return app.live is False or run.waits or (quiet and run.kind != "gateway")
 
 
@@ -2827,12 +2834,8 @@ def _eta(found: Found, pace: Usual | None, now: EpochSeconds) -> Seconds | None:
     times = {rollout.rollout_id: rollout.created_at for rollout in found.rollouts}
     # A pause before this attempt brings the end no nearer.
     since = _newest((times.get(completed - 1), found.run.attempt_began if completed else None))
-    passed = 0.0 if since is None else max(0.0, now - since)
-    return max((step.total - completed) * pace.median - passed, pace.median)
-
-
-def _phase_lasted(run: Run, now: EpochSeconds) -> Seconds | None:
-    return None if run.phase_began is None else max(0.0, now - run.phase_began)
+    left = (step.total - completed) * pace.median - (elapsed(since, now) or 0.0)
+    return max(left, pace.median)
 
 
 def _phase_usual(run: Run) -> Usual | None:
@@ -2856,7 +2859,6 @@ def _rule(found: Found, judged: Judgement) -> str:
     late = max(SLOW_PACES * judged.pace.median, STUCK_AFTER) if judged.pace else math.inf
     no_step = (judged.since_step or 0) > late
     queued = _is_queued(found)
-    waited = judged.now - (run.created_at or run.started_at or judged.now)
     failed_at = run.attempt_failed_at if run.status == "failed" and live else None
     running = run.status == "running"
     # A record may be silent for long while the log is not.
@@ -2865,7 +2867,7 @@ def _rule(found: Found, judged: Judgement) -> str:
         ("retrying", failed_at is not None and judged.now - failed_at <= RETRIED_WITHIN),
         (run.status or "", run.status in ENDED_STATUSES),
         ("finished", running and found.has_result is True),  # a late notice can turn it back
-        ("orphaned", queued and waited > ORPHANED_AFTER),
+        ("orphaned", queued and (judged.waited or 0) > ORPHANED_AFTER),
         ("queued", queued),
         ("completed", live is False and found.has_result is True),
         ("died", live is False and running and found.has_result is False),
@@ -2899,13 +2901,6 @@ def _lacks_container(found: Found) -> bool:
         return False
     running = hardware.function_containers
     return (hardware.containers if running is None else running) == 0
-
-
-def _is_crash_loop(blocker: Blocker, run: Run, hardware: Hardware) -> bool:
-    """Whether containers fail one after the other, of what failed the attempt before too."""
-    began = run.attempt_began or 0
-    again = (blocker.first_at or began) < began <= (blocker.at or 0)
-    return again and (hardware.container_errors_last_hour or 0) > 1
 
 
 def idle_gpus(found: Found) -> Hardware | None:
@@ -3095,14 +3090,8 @@ def app_text(found: Found, judged: Judgement) -> tuple[str, str]:
     if run.ended:
         why = "none: the run ended before it had one"
     if judged.rule == "orphaned":
-        why = f"none: it was created {waited_text(run, now)} ago and never got one"
+        why = f"none: it was created {age_text(judged.waited or 0)} ago and never got one"
     return f"{why}, so there are no logs", ""
-
-
-def waited_text(run: Run, now: EpochSeconds) -> str:
-    """For how long a run has waited for its app, if that is known."""
-    since = run.created_at or run.started_at
-    return age_text(now - since) if since else ""
 
 
 def metrics_text(metrics: Sequence[Metric]) -> str:
@@ -3404,8 +3393,10 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     ended = f"; ended {age_text(now - run.ended_at)} ago" if run.ended_at else ""
     cause = cause_of_end(run)
     why = f": {cause}" if cause else ""
-    waited = waited_text(run, now)
-    queued = f"no app yet, {waited} after it was created" if waited else "no app yet"
+    waited = judged.waited
+    queued = (
+        "no app yet" if waited is None else f"no app yet, {age_text(waited)} after it was created"
+    )
     texts = {
         "retrying": f"{step}; attempt {run.attempt} {failed}; {again}{why}",
         "finished": f"{step}; a train result is recorded",
