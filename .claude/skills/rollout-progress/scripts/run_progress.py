@@ -3110,13 +3110,15 @@ def timings_text(timings: Timings) -> str:
 
 def phase_text(run: Run, judged: Judgement) -> str:
     """`generate_rollouts for 22m (usually 3m 50s, longest 4m 31s over 11 steps)`."""
-    usual = judged.phase_usual
+    phase, usual = phase_name(run), judged.phase_usual
     if run.submitted:
         return f"{run.phase} is over; the training is submitted (waiting for its GPUs)"
     if run.waiting_for_gpu:
-        return f"{phase_name(run)} (waiting for a GPU)"
-    shown = f"{phase_name(run)}{lasted_text(judged)}"
-    if judged.phase_lasted is None or usual is None:
+        return f"{phase} (waiting for a GPU)"
+    if judged.phase_lasted is None:
+        return phase
+    shown = f"{phase} for {age_text(judged.phase_lasted)}"
+    if usual is None:
         return shown
     median, longest = duration_text(usual.median), duration_text(usual.longest)
     return f"{shown} (usually {median}, longest {longest} over {count_text(usual.count, 'step')})"
@@ -3126,11 +3128,6 @@ def phase_name(run: Run) -> str:
     """The phase as it is called for this kind of run."""
     phase = run.phase or "unknown"
     return SFT_PHASES.get(phase, phase) if run.kind == "sft" else phase
-
-
-def lasted_text(judged: Judgement) -> str:
-    """` for 22m`; empty where no phase is known to be under way."""
-    return "" if judged.phase_lasted is None else f" for {age_text(judged.phase_lasted)}"
 
 
 def bottom_text(found: Found, judged: Judgement) -> str:
@@ -3201,11 +3198,10 @@ def step_bar(step: Step, total: int, eta: Seconds | None) -> RenderableType:
     done = min(max(step.current - 1, 0), total)
     bar = ProgressBar(total=total, completed=done, width=24)
     left = f", ~{duration_text(eta)} left" if eta else ""
+    share = f"{100 * done // total}% done{left}"
     line = grid()
     line.add_column(overflow="fold")
-    line.add_row(
-        styled(step_text(step), "bold"), bar, styled(f"{100 * done // total}% done{left}", "dim")
-    )
+    line.add_row(styled(step_text(step), "bold"), bar, styled(share, "dim"))
     return line
 
 
@@ -3224,9 +3220,7 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
     stale = f"the record could not be read ({found.stale}): {row}" if found.stale else None
     resumed = f" (resumed from {run.resumed_from})" if run.resumed_from else ""
     again = resumed or (run.attempt or 0) > 1  # not a first attempt from scratch
-    median = (
-        f"{duration_text(pace.median)} a step (median of the last {pace.count})" if pace else ""
-    )
+    paced = f"{duration_text(pace.median)} a step" if pace else ""
     lines: dict[str, RenderableType | None] = {
         "run": run.run_id,
         "source": styled(stale, WARN),
@@ -3245,7 +3239,7 @@ def progress_block(found: Found, judged: Judgement, *, bar: bool) -> list[Render
         "reason": run.reason if over else None,
         "error": styled("\n│ ".join(run.error) if over else None, BAD),
         "timings": timings_text(run.timings) if run.timings else None,
-        "pace": median,
+        "pace": f"{paced} (median of the last {pace.count})" if pace else None,
         "eta": eta_text(judged.eta, now),
     }
     hint = hint_text(found.app, judged)
@@ -3283,12 +3277,9 @@ def rollouts_block(found: Found, width: int) -> list[RenderableType]:
     rewarded = found.run.kind != "sft"
     table = grid()
     table.show_header = True
-    columns = {
-        "rollout_id": 10,
-        "samples": 7,
-        **({"mean reward": 11} if rewarded else {}),
-        "time": 8,
-    }
+    columns = {"rollout_id": 10, "samples": 7, "mean reward": 11, "time": 8}
+    if not rewarded:
+        del columns["mean reward"]
     for title, room in columns.items():
         table.add_column(title, justify="right", min_width=room)
     if any(rollout.error_summary for rollout in last):
@@ -3314,17 +3305,14 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
     means = [statistics.fmean(rewards[a:b]) for a, b in itertools.pairwise(edges)]
     low = min(filter(math.isfinite, means), default=0.0)
     high = max(filter(math.isfinite, means), default=0.0)
-    line = "".join(spark(mean, low, high) for mean in means)
+    span = high - low or 1.0  # where all are the same, each is the lowest
+    line = "".join(
+        SPARK[round((mean - low) / span * (len(SPARK) - 1))] if math.isfinite(mean) else "×"
+        for mean in means
+    )
     best = max(finite, key=lambda rollout_id: finite[rollout_id])
     first, last, most = (number_text(n, "{:z.4f}") for n in (rewards[0], rewards[-1], finite[best]))
     return f"{line}  {first} → {last}, best {most} (rollout_id {best})"
-
-
-def spark(mean: float, low: float, high: float) -> str:
-    """The mean as a bar between the lowest and the highest; `×` where it is NaN or infinite."""
-    if not math.isfinite(mean):
-        return "×"
-    return SPARK[round((mean - low) / (high - low) * (len(SPARK) - 1))] if high > low else SPARK[0]
 
 
 def latest_text(found: Found, rollout_id: int) -> str:
@@ -3356,12 +3344,16 @@ def verdict_block(found: Found, judged: Judgement) -> list[RenderableType]:
     """The Verdict block: the answer, where the eye is."""
     style, blocker, now = STYLES.get(judged.word, WARN), judged.blocker, judged.now
     answer = verdict_text(found, judged)
+    containers = containers_text(found.hardware) if found.live else ""
+    errors = found.hardware.container_errors_last_hour if found.hardware else None
+    failed = f"{count_text(errors, 'container error')} in the last hour" if errors else ""
+    modal = (part for part in (containers, failed) if part and part not in answer)
     why: dict[str, RenderableType | None] = {
         "ended by": styled(ended_by_text(found) if judged.word != "completed" else None, BAD),
         "blocker": styled(blocker_text(blocker, now) if blocker else None, BAD),
         "next": judged.next_step,
         "progress": counter_text(judged),
-        "modal": hardware_text(found, answer),
+        "modal": "; ".join(modal),
         "logs": activity_text(judged.logs, now),
     }
     heading, *lines = block("Verdict", why)
@@ -3374,7 +3366,8 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     step = f"step {step_text(run.step)}"
     phase = phase_name(run) if run.phase else "phase unknown"
     usually = f" (usually {duration_text(usual.median)})" if usual else ""
-    doing = phase if judged.phase_lasted is None else f"{phase}{lasted_text(judged)}{usually}"
+    lasted = judged.phase_lasted
+    doing = phase if lasted is None else f"{phase} for {age_text(lasted)}{usually}"
     where = doing if run.kind == "gateway" else f"{step}, {doing}"
     idle = "as long as is known" if judged.idle is None else age_text(judged.idle)
     touched = "no sign of life known" if judged.idle is None else f"touched {idle} ago"
@@ -3393,10 +3386,8 @@ def verdict_text(found: Found, judged: Judgement) -> str:
     ended = f"; ended {age_text(now - run.ended_at)} ago" if run.ended_at else ""
     cause = cause_of_end(run)
     why = f": {cause}" if cause else ""
-    waited = judged.waited
-    queued = (
-        "no app yet" if waited is None else f"no app yet, {age_text(waited)} after it was created"
-    )
+    waited = "" if judged.waited is None else f", {age_text(judged.waited)} after it was created"
+    queued = f"no app yet{waited}"
     texts = {
         "retrying": f"{step}; attempt {run.attempt} {failed}; {again}{why}",
         "finished": f"{step}; a train result is recorded",
@@ -3436,14 +3427,6 @@ def containers_text(hardware: Hardware | None) -> str:
     run = f"{count_text(containers, 'container')} run" if containers else "no container run"
     waits = f", {count_text(inputs or 0, 'input')} wait{'s' if inputs == 1 else ''} for one"
     return f"{run}{'' if containers > 1 else 's'}{waits if inputs else ''}"
-
-
-def hardware_text(found: Found, answer: str) -> str:
-    """The containers, unless the answer tells of them, and how many have failed."""
-    containers = containers_text(found.hardware) if found.live else ""
-    errors = found.hardware.container_errors_last_hour if found.hardware else None
-    failed = f"{count_text(errors, 'container error')} in the last hour" if errors else ""
-    return "; ".join(part for part in (containers, failed) if part and part not in answer)
 
 
 def idle_gpus_text(hardware: Hardware) -> str:
