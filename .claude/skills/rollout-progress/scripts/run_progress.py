@@ -2696,7 +2696,7 @@ class Judgement:
     phase_lasted: Seconds | None  # the one under way
     phase_usual: Usual | None
     since_step: Seconds | None
-    waited: Seconds | None  # since it was created, as it does for its app
+    waited: Seconds | None  # since it was created: for its app, where it has none
     rule: str = "running"  # that of the verdict
     next_step: str | None = None
     restart: str | None = None
@@ -3570,9 +3570,7 @@ def report(
     """The object of --json; `tail` is the log command and its output."""
     run, rollouts, hardware, timings = found.run, found.rollouts, found.hardware, found.run.timings
     app = found.app or App(live=None)
-    if hardware:
-        call_status = ended_by_text(found) or hardware.call_status
-        hardware = replace(hardware, call_status=call_status)
+    called = hardware and (ended_by_text(found) or hardware.call_status)
     return {
         "run": {
             "id": run.run_id,
@@ -3595,8 +3593,8 @@ def report(
             "last": rollouts[-LAST_ROLLOUTS:],
         },
         "metrics": {metric.name: metric for metric in shown_metrics(found.metrics)},
-        "logs": tail and logs_object(*tail, judged.logs, judged.now),
-        "modal": hardware,
+        "logs": tail and logs_object(*tail, judged),
+        "modal": hardware and {**as_object(hardware), "call_status": called},
         "verdict": {
             "word": judged.word,
             "text": verdict_text(found, judged),
@@ -3607,17 +3605,15 @@ def report(
     }
 
 
-def logs_object(
-    command: list[str], output: str, logs: Diagnosis, now: EpochSeconds
-) -> dict[str, object]:
+def logs_object(command: list[str], output: str, judged: Judgement) -> dict[str, object]:
     """The log command, its lines, and what they tell."""
-    quiet = logs.activity_at
-    last = None if logs.activity is None else {"line": logs.activity, "at": iso(quiet)}
+    logs = judged.logs
+    last = {"line": logs.activity, "at": iso(logs.activity_at)}
     return {
         "command": command,
         "lines": [clean(line.expandtabs(4)) for line in output.splitlines()],
-        "last_activity": last,
-        "quiet_seconds": max(0.0, now - quiet) if quiet else None,
+        "last_activity": None if logs.activity is None else last,
+        "quiet_seconds": elapsed(logs.activity_at, judged.now),
         "progress": logs.progress and logs.progress._asdict(),
     }
 
