@@ -1,6 +1,7 @@
 """Judging and Showing: what is true of a run at a given now, and how it is worded."""
 
 import io
+import math
 import re
 from dataclasses import replace
 from datetime import datetime
@@ -308,6 +309,22 @@ def test_the_rewards_are_drawn_in_buckets_with_first_last_and_best() -> None:
     assert tool.reward_text([tool.Rollout(n, mean_reward=1.0) for n in range(3)], 60) == (
         "▁▁▁  1.0000 → 1.0000, best 1.0000 (rollout_id 0)"
     )
+
+
+@pytest.mark.parametrize(
+    ("means", "line"),
+    [
+        ((math.inf, -math.inf, 1.0), "×"),
+        ((1e308, 1e308, 1.0), "×"),
+        ((-1e308, 1e308), "▁█"),
+        ((1.0, math.nan, 2.0), "▁×█"),
+    ],
+)
+def test_rewards_of_any_size_have_a_course(means: tuple[float, ...], line: str) -> None:
+    rollouts = [tool.Rollout(n, mean_reward=mean) for n, mean in enumerate(means)]
+    shown = tool.reward_text(rollouts, len(line))
+    assert shown is not None
+    assert shown.startswith(f"{line}  ")
 
 
 def test_the_line_under_followed_logs_waits_for_the_end_of_a_line() -> None:

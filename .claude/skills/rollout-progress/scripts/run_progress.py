@@ -3302,14 +3302,14 @@ def reward_text(rollouts: Sequence[Rollout], columns: int) -> str | None:
         return None
     buckets = min(columns, len(rewards))
     edges = [len(rewards) * bucket // buckets for bucket in range(buckets + 1)]
-    means = [statistics.fmean(rewards[a:b]) for a, b in itertools.pairwise(edges)]
+    # By sum, which makes of what has no mean NaN or infinity, where fmean raises.
+    means = [sum(rewards[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
     low = min(filter(math.isfinite, means), default=0.0)
     high = max(filter(math.isfinite, means), default=0.0)
-    span = high - low or 1.0  # where all are the same, each is the lowest
-    line = "".join(
-        SPARK[round((mean - low) / span * (len(SPARK) - 1))] if math.isfinite(mean) else "×"
-        for mean in means
-    )
+    # Where all are the same, each is the lowest; the widest span has to be finite, too.
+    span = min(high - low, sys.float_info.max) or 1.0
+    shares = (min((mean - low) / span, 1.0) if math.isfinite(mean) else None for mean in means)
+    line = "".join("×" if s is None else SPARK[round(s * (len(SPARK) - 1))] for s in shares)
     best = max(finite, key=lambda rollout_id: finite[rollout_id])
     first, last, most = (number_text(n, "{:z.4f}") for n in (rewards[0], rewards[-1], finite[best]))
     return f"{line}  {first} → {last}, best {most} (rollout_id {best})"
