@@ -1,7 +1,7 @@
 """Records: every shape that the volume holds, read right."""
 
 import json
-import time
+import timeit
 from pathlib import Path
 from typing import Any
 
@@ -172,11 +172,11 @@ def test_text_loses_what_could_steer_a_screen(field: str, shown: str) -> None:
 @pytest.mark.parametrize("part", ["a", "生成", "\u00e9 "])
 def test_printable_text_of_any_size_is_cleaned_at_once(part: str) -> None:
     text = part * 500_000
-    begun = time.perf_counter()
     assert tool.clean(text) == text
-    cleaned = time.perf_counter()
-    assert len([character for character in text if character.isprintable()]) == len(text)
-    assert 5 * (cleaned - begun) < time.perf_counter() - cleaned  # than a look at each
+    # The quickest of a few, whatever else this machine does.
+    at_once = min(timeit.repeat(lambda: tool.clean(text), number=1, repeat=5))
+    each = min(timeit.repeat(lambda: [c for c in text if c.isprintable()], number=1, repeat=5))
+    assert 5 * at_once < each
 
 
 def test_a_long_error_keeps_its_head_and_its_end() -> None:
