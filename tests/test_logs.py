@@ -335,9 +335,9 @@ def test_an_empty_tail_tells_nothing() -> None:
     ["1" * 100_000, "a.b:1 " * 20_000, "[(" * 50_000, "a:1 " * 25_000, "checkpoint at " * 9_000],
 )
 def test_a_line_of_any_length_is_judged_in_no_time(line: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     for written in (line.encode(), b"\n" + STAMP[:-1] * 9_000, (STAMP + b"\x1b[1A\r") * 9_000):
         tool.last_states(written * 5)
     tool.diagnose(tail(*[line] * 20))
     # Generous: a pattern gone quadratic takes minutes.
-    assert time.perf_counter() - begun < 3
+    assert time.process_time() - begun < 3

@@ -181,11 +181,11 @@ def test_the_longest_tail_is_masked_in_no_time() -> None:
     letters = random.Random(1)
     words = ["".join(letters.choices(string.ascii_letters + "_-=:", k=12)) for _ in range(500)]
     lines = [" ".join(letters.choices(words, k=12)) for _ in range(20_000)]
-    begun = time.perf_counter()
+    begun = time.process_time()
     tool.mask_secrets("\n".join(lines))
     # Generous: it takes a tenth of this, and a pattern gone quadratic takes minutes.
-    assert time.perf_counter() - begun < 3
-    begun = time.perf_counter()
+    assert time.process_time() - begun < 3
+    begun = time.process_time()
     for line in (
         "api_key" * 50_000 + "secret=" * 20_000,
         "api_key=" * 20_000 + '"',
@@ -196,7 +196,7 @@ def test_the_longest_tail_is_masked_in_no_time() -> None:
         "eyJ" * 70_000,
     ):
         tool.mask_secrets(line)
-    assert time.perf_counter() - begun < 3
+    assert time.process_time() - begun < 3
 
 
 def leaky(server: LocalModal) -> None:
