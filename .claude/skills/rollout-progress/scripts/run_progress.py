@@ -2760,9 +2760,9 @@ def _with_advice(judged: Judgement, found: Found) -> Judgement:
     if judged.word == "completed" or (killed is not None and passes_on):
         blocker = None
     name = blocker.kind if blocker else killed
-    told = kind_of(blocker.line) if blocker else None  # two kinds may have one name
+    own = kind_of(blocker.line) if blocker else None  # two kinds may have one name
     named = (kind for kind in KINDS if kind.name == name)
-    kind = told if told and told.name == name else next(named, OTHER)
+    kind = own if own and own.name == name else next(named, OTHER)
     next_step, restart = kind.next, kind.restart
     if blocker and blocker.kind == "auth" and ".modal.run" in blocker.line:
         next_step = PROXY_AUTH
@@ -3678,10 +3678,10 @@ sys.argv = ["modal", *asked.get()]
 try:
     runpy.run_module("modal", run_name="__main__", alter_sys=True)
 except SystemExit as ended:  # and no later: an interpreter's own way out takes a while
-    told = isinstance(ended.code, str)
-    print(ended.code if told else "", end="", file=sys.stderr, flush=True)
+    worded = isinstance(ended.code, str)
+    print(ended.code if worded else "", end="", file=sys.stderr, flush=True)
     sys.stdout.flush()
-    os._exit(1 if told else ended.code or 0)
+    os._exit(1 if worded else ended.code or 0)
 """
 
 
